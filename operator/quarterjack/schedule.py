@@ -32,10 +32,10 @@ class Schedule:
     __slots__ = ("_every_hour", "_wall_times", "_zone", "expression", "time_zone")
 
     def __init__(self, expression: str, time_zone: str) -> None:
-        """Use `parse`."""
-        self.expression = cron_fields.trimmed(expression)
+        """Use `parse`, which trims the expression and shares the instance."""
+        self.expression = expression
         self.time_zone = time_zone
-        self._wall_times, self._every_hour = _parsed(self.expression)
+        self._wall_times, self._every_hour = _parsed(expression)
         try:
             self._zone = zones.load(time_zone)
         except zones.UnknownZoneError as error:
@@ -44,7 +44,18 @@ class Schedule:
     @classmethod
     def parse(cls, expression: str, *, time_zone: str = "UTC") -> Schedule:
         """The schedule; ScheduleError names the field (`schedule`, `timeZone`), the value and what to write instead."""
-        return _shared(expression, time_zone) if isinstance(time_zone, str) else cls(expression, time_zone)
+        text = cron_fields.trimmed(expression)
+        return _shared(text, time_zone) if isinstance(time_zone, str) else cls(text, time_zone)
+
+    def __eq__(self, other: object) -> bool:
+        """Schedules are equal that have the same text and zone name."""
+        if not isinstance(other, Schedule):
+            return NotImplemented
+        return (self.expression, self.time_zone) == (other.expression, other.time_zone)
+
+    def __hash__(self) -> int:
+        """By text and zone name."""
+        return hash((self.expression, self.time_zone))
 
     def next_after(self, t: datetime) -> datetime | None:
         """The first firing strictly after the aware datetime, in UTC; None where none ever comes."""
