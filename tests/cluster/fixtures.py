@@ -1,0 +1,38 @@
+"""Fixtures that start a cluster once per test session and remove it at the end.
+
+Each session has clusters of its own, so sessions do not hurt each other. With QUARTERJACK_KEEP=1 they are called
+`test` and `test-node`, stay, and are found again by the next session: `python -m tests.cluster down --all` ends them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cluster.cluster import Cluster, down_abandoned
+
+
+@pytest.fixture(scope="session")
+def control_plane() -> Iterator[Cluster]:
+    """A control plane: API server, controller manager and scheduler, but nothing runs a Pod."""
+    yield from _session_cluster("test", with_node=False)
+
+
+@pytest.fixture(scope="session")
+def node_cluster() -> Iterator[Cluster]:
+    """A cluster with one real node, which has the test image."""
+    yield from _session_cluster("test-node", with_node=True)
+
+
+def _session_cluster(name: str, *, with_node: bool) -> Iterator[Cluster]:
+    keep = os.environ.get("QUARTERJACK_KEEP") == "1"
+    down_abandoned()
+    cluster = Cluster(name if keep else f"{name}-{os.getpid()}")
+    try:
+        cluster.up(with_node=with_node, owner=0 if keep else os.getpid())
+        yield cluster
+    finally:
+        if not keep:
+            cluster.down()
