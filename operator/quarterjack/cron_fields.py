@@ -59,11 +59,11 @@ _PLACES = {5: _FIVE, 6: (SECOND, *_FIVE), 7: (SECOND, *_FIVE, YEAR)}
 _CRONITER_ORDER = (*_FIVE, SECOND, YEAR)
 
 _ITEM = re.compile(
-    r"(?:(?P<star>\*)|(?P<low>[0-9]{1,4}|[A-Z]{3})(?:-(?P<high>[0-9]{1,4}|[A-Z]{3}))?)(?:/(?P<step>[0-9]{1,4}))?"
+    r"(?:(?P<star>\*)|(?P<low>[0-9]{1,9}|[A-Z]{3})(?:-(?P<high>[0-9]{1,9}|[A-Z]{3}))?)(?:/(?P<step>[0-9]{1,9}))?"
 )
-_NEAREST_WEEKDAY = re.compile(r"(?P<day>[0-9]{1,2})W")
-_LAST_OF_MONTH = re.compile(r"(?P<day>[0-9]|[A-Z]{3})L")
-_NTH_OF_MONTH = re.compile(r"(?P<day>[0-9]|[A-Z]{3})#(?P<nth>[0-9])")
+_NEAREST_WEEKDAY = re.compile(r"(?P<day>[0-9]{1,9})W")
+_LAST_OF_MONTH = re.compile(r"(?P<day>[0-9]{1,9}|[A-Z]{3})L")
+_NTH_OF_MONTH = re.compile(r"(?P<day>[0-9]{1,9}|[A-Z]{3})#(?P<nth>[0-9])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +154,8 @@ def _refuse_other_dialects(expression: str) -> None:
     if upper.startswith("@EVERY"):
         period = expression[len("@every") :].strip() or "10m"
         raise _not_cron(expression, f"is not cron, write interval: {quoted(period)} instead")
+    if upper == "@REBOOT":
+        raise _not_cron(expression, 'knows no boot here, write runAfter: "1s" to run once after creation')
     if expression.startswith("@") and expression.lower() not in MACROS:
         raise _not_cron(expression, f"is not known, write five fields or one of {', '.join(MACROS)}")
 

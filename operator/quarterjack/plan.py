@@ -11,6 +11,8 @@ import hashlib
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import islice, pairwise
 from typing import Any, Protocol
 
 from quarterjack import zones
@@ -20,8 +22,9 @@ from quarterjack.schedule import Schedule
 
 __all__ = ["Plan", "ScheduleError", "plan_from_line", "plan_of", "start_delay_ms"]
 
-LINE_CHARACTERS = 8192
 BY_HAND = "by hand"
+YEAR_SECONDS = 366 * 86_400
+_MERGED_FIRINGS = 50_000
 _KINDS = ("schedule", "interval", "runAfter")
 _EVERY, _ONCE = "every ", "once after "
 
@@ -44,6 +47,14 @@ class Plan(Protocol):
 
     def between(self, a: int, b: int) -> Iterator[int]:
         """The firings after `a`, up to and including `b`, ascending."""
+        ...
+
+    def count_between(self, a: int, b: int, *, limit: int) -> int:
+        """How many firings `between` has, `limit` where there are more."""
+        ...
+
+    def longest_gap(self, after: int, *, years: int) -> int:
+        """The longest time between two neighbouring firings in so many years, in seconds; 0 where there are no two."""
         ...
 
     def zones_at(self, epoch: int) -> tuple[str, ...]:
@@ -85,20 +96,32 @@ class CronPlan:
             return groups[0].between_epochs(a, b)
         return _distinct(heapq.merge(*(schedule.between_epochs(a, b) for schedule in groups)))
 
+    def count_between(self, a: int, b: int, *, limit: int) -> int:
+        """How many firings `between` has, `limit` where there are more; in one zone found without listing them."""
+        groups = self._groups()
+        if len(groups) == 1:
+            return min(groups[0].count_between(max(a, self.anchor), b), limit)
+        return sum(1 for _ in islice(self.between(a, b), limit))
+
+    def longest_gap(self, after: int, *, years: int) -> int:
+        """The longest time between two neighbouring firings, in seconds; over many zones with many firings, a bound."""
+        from_time = datetime.fromtimestamp(max(after, self.anchor) + 1, UTC)
+        bound = min(int(schedule.longest_gap(from_time, years=years).total_seconds()) for schedule in self._groups())
+        if len(self._groups()) == 1:
+            return bound
+        end = after + years * YEAR_SECONDS
+        firings = list(islice(self.between(after, end), _MERGED_FIRINGS + 1))
+        return max((b - a for a, b in pairwise(firings)), default=0) if len(firings) <= _MERGED_FIRINGS else bound
+
     def zones_at(self, epoch: int) -> tuple[str, ...]:
         """The zones whose firing the epoch second is, sorted."""
         return tuple(schedule.time_zone for schedule in self.schedules if schedule.fires_at(epoch))
 
     def line(self) -> str:
-        """The expression and its zones; with more zones than fit, their number and hash, which is not read back."""
-        names = [schedule.time_zone for schedule in self.schedules]
+        """The expression and its zones: with all of tzdata's 10,000 characters, the bound."""
+        names = ",".join(schedule.time_zone for schedule in self.schedules)
         expression = self.schedules[0].expression
-        if names == ["UTC"]:
-            return expression
-        line = f"{expression} {','.join(names)}"
-        if len(line) <= LINE_CHARACTERS:
-            return line
-        return f"{expression} in {len(names)} zones ({hashlib.sha256(line.encode()).hexdigest()[:16]})"
+        return expression if names == "UTC" else f"{expression} {names}"
 
     def _groups(self) -> Sequence[Schedule]:
         if not self._distinct:
@@ -128,6 +151,17 @@ class IntervalPlan:
         """The firings after `a`, up to and including `b`, ascending."""
         first = self.next_after(a)
         return iter(() if first is None else range(first, b + 1, self.period_seconds))
+
+    def count_between(self, a: int, b: int, *, limit: int) -> int:
+        """How many firings `between` has, `limit` where there are more."""
+        first = self.anchor + self.period_seconds
+        before = (max(a, self.anchor) - self.anchor) // self.period_seconds
+        return 0 if b < first else min(max((b - self.anchor) // self.period_seconds - before, 0), limit)
+
+    def longest_gap(self, after: int, *, years: int) -> int:
+        """The period."""
+        del after, years
+        return self.period_seconds
 
     def zones_at(self, epoch: int) -> tuple[str, ...]:
         """None: an interval has no wall clock."""
@@ -161,6 +195,15 @@ class OncePlan:
         firing = self.anchor + self.delay_seconds
         return iter((firing,) if a < firing <= b else ())
 
+    def count_between(self, a: int, b: int, *, limit: int) -> int:
+        """How many firings `between` has."""
+        return min(len(list(self.between(a, b))), limit)
+
+    def longest_gap(self, after: int, *, years: int) -> int:
+        """Zero: it fires once."""
+        del after, years
+        return 0
+
     def zones_at(self, epoch: int) -> tuple[str, ...]:
         """None: a delay has no wall clock."""
         del epoch
@@ -192,6 +235,16 @@ class ByHandPlan:
         del a, b
         return iter(())
 
+    def count_between(self, a: int, b: int, *, limit: int) -> int:
+        """Zero."""
+        del a, b, limit
+        return 0
+
+    def longest_gap(self, after: int, *, years: int) -> int:
+        """Zero."""
+        del after, years
+        return 0
+
     def zones_at(self, epoch: int) -> tuple[str, ...]:
         """None."""
         del epoch
@@ -219,7 +272,7 @@ def plan_of(spec: Mapping[str, Any], *, anchor: int, default_zone: str = "UTC") 
 
 
 def plan_from_line(line: str, *, anchor: int) -> Plan | None:
-    """The plan that wrote the line; None where it named too many zones, or one that tzdata has no more."""
+    """The plan that wrote the line; None where it is damaged, or names a zone that tzdata has no more."""
     try:
         if line == BY_HAND:
             return ByHandPlan(anchor)

@@ -120,18 +120,31 @@ class Schedule:
 
     def between_epochs(self, a: int, b: int) -> Iterator[int]:
         """The firings after epoch second `a`, up to and including `b`, ascending."""
+        for caught_up, low, high, offset in self._pieces(a, b):
+            yield from caught_up
+            for wall in self._wall_times.within(low, high):
+                yield wall - offset
+
+    def count_between(self, a: int, b: int) -> int:
+        """How many firings `between_epochs` would yield; a year of them in microseconds."""
+        return sum(
+            len(caught_up) + self._wall_times.count_within(low, high) for caught_up, low, high, _ in self._pieces(a, b)
+        )
+
+    def _pieces(self, a: int, b: int) -> Iterator[tuple[list[int], int, int, int]]:
+        """For each segment in (a, b]: the firing that catches up a jump, if any, first and last wall second, offset."""
         zone = self._zone
         zone.segment_at(b)
         for segment in range(zone.segment_at(a), len(zone.offsets)):
             start, offset = zone.starts[segment], zone.offsets[segment]
-            if start > b:
+            if start > b or a >= b:
                 return
             low, high = max(self._low(segment), a + 1 + offset), min(b, zone.starts[segment + 1] - 1) + offset
+            caught_up = []
             if low <= start + offset:
-                yield from [start] if self._wall_times.any_within(low, start + offset) else []
+                caught_up = [start] if self._wall_times.any_within(low, start + offset) else []
                 low = start + offset + 1
-            for wall in self._wall_times.within(low, high):
-                yield wall - offset
+            yield caught_up, low, high, offset
 
     def fires_at(self, instant: int) -> bool:
         """Whether the epoch second is a firing."""
@@ -161,12 +174,12 @@ class Schedule:
         segment = zone.segment_at(firing)
         wall = firing + zone.offsets[segment]
         wall_end = min(zone.starts[segment + 1], zone.complete_until, end) + zone.offsets[segment]
-        midnight, hour = wall - wall % DAY, wall - wall % _HOUR
-        days = (wall_end - midnight) // DAY
-        if wall - midnight == times.first and days > 0:
-            days = days if times.every_day else 1
-            overnight = DAY - times.last + times.first if days > 1 else 0
-            return firing + (days - 1) * DAY + times.last - times.first, max(times.longest_in_day, overnight)
+        day, second = divmod(wall, DAY)
+        if second == times.first and (day + 1) * DAY <= wall_end:
+            last_day, longest_step = times.span(day, wall_end // DAY)
+            overnight = longest_step * DAY - times.last + times.first if longest_step else 0
+            return firing + (last_day - day) * DAY + times.last - times.first, max(times.longest_in_day, overnight)
+        hour = wall - wall % _HOUR
         if wall - hour == times.first_of_hour and hour + _HOUR <= wall_end and times.matches(wall):
             return firing + times.last_of_hour - times.first_of_hour, times.longest_in_hour
         return firing, 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import date
+from functools import lru_cache
 from itertools import pairwise
 
 from quarterjack.cron_fields import FIRST_YEAR, LAST_YEAR, CronFields, DayRule
@@ -37,7 +38,7 @@ class WallTimes:
     def at_or_after(self, wall: int) -> int | None:
         """The earliest match at or after the wall second, None where there is none."""
         day, second = divmod(wall, DAY)
-        if second <= self.last and (self._every_day or self._matches(day)):
+        if second <= self.last and (self._matches(day)):
             return day * DAY + self._second_from(second)
         day += 1
         if not self._every_day:
@@ -50,7 +51,7 @@ class WallTimes:
     def at_or_before(self, wall: int) -> int | None:
         """The latest match at or before the wall second, None where there is none."""
         day, second = divmod(wall, DAY)
-        if second >= self.first and (self._every_day or self._matches(day)):
+        if second >= self.first and (self._matches(day)):
             return day * DAY + self._second_until(second)
         day -= 1
         if not self._every_day:
@@ -67,6 +68,30 @@ class WallTimes:
             day, second = divmod(wall, DAY)
             yield from self._of_day(day * DAY, second, min(high - day * DAY, DAY - 1))
             wall = self.at_or_after((day + 1) * DAY)
+
+    def count_within(self, low: int, high: int) -> int:
+        """How many matches there are from `low` to `high`, both included; found without listing them."""
+        if low > high:
+            return 0
+        (first_day, first_second), (last_day, last_second) = divmod(low, DAY), divmod(high, DAY)
+        per_day = self._count_before(DAY)
+        count = self._count_days(first_day, last_day + 1) * per_day
+        if self._matches(first_day):
+            count -= self._count_before(first_second)
+        if self._matches(last_day):
+            count -= per_day - self._count_before(last_second + 1)
+        return count
+
+    def span(self, day: int, end: int) -> tuple[int, int]:
+        """Of the matching days from `day`, itself one, to before `end`: the last, and the longest step between two."""
+        if self._every_day:
+            return end - 1, min(end - 1 - day, 1)
+        last, longest = day, 0
+        for first, days in self._months(day, end):
+            if days:
+                longest = max(longest, _longest_step(days), first + _lowest(days) - last)
+                last = first + _highest(days)
+        return last, longest
 
     def any_within(self, low: int, high: int) -> bool:
         """Whether there is a match from `low` to `high`, both included."""
@@ -92,11 +117,6 @@ class WallTimes:
         return max(self.longest_in_hour, 3600 * (step - 1) + turn if step else 0)
 
     @property
-    def every_day(self) -> bool:
-        """Whether each day has matches."""
-        return self._every_day
-
-    @property
     def first_of_hour(self) -> int:
         """The first match of an hour, in seconds of the hour."""
         return self.first % 3600
@@ -106,7 +126,33 @@ class WallTimes:
         """The last match of an hour, in seconds of the hour."""
         return self.last % 3600
 
+    def _count_before(self, second: int) -> int:
+        """How many matches a matching day has before that second of the day."""
+        (hour, rest), per_minute = divmod(second, 3600), self._seconds.bit_count()
+        minute, rest = divmod(rest, 60)
+        count = (self._hours & ~(-1 << hour)).bit_count() * self._minutes.bit_count() * per_minute
+        if self._hours >> hour & 1:
+            count += (self._minutes & ~(-1 << minute)).bit_count() * per_minute
+            if self._minutes >> minute & 1:
+                count += (self._seconds & ~(-1 << rest)).bit_count()
+        return count
+
+    def _count_days(self, day: int, end: int) -> int:
+        return end - day if self._every_day else sum(days.bit_count() for _, days in self._months(day, end))
+
+    def _months(self, day: int, end: int) -> Iterator[tuple[int, int]]:
+        """For each month from `day` to before `end`: the day before its first, and its matching days between them."""
+        day, end = max(day, _FIRST_DAY), min(end, _LAST_DAY + 1)
+        while day < end:
+            when = date.fromordinal(day + _EPOCH_ORDINAL)
+            before = day - when.day
+            days = _month_days(self._days, when.year, when.month, (before + 5) % 7)
+            yield before, days >> when.day << when.day & ~(-1 << (end - before))
+            day = before + _length(when.year, when.month) + 1
+
     def _matches(self, day: int) -> bool:
+        if self._every_day:
+            return True
         when = date.fromordinal(min(max(day, _FIRST_DAY), _LAST_DAY) + _EPOCH_ORDINAL)
         return bool(_month_days(self._days, when.year, when.month, (day - when.day + 5) % 7) >> when.day & 1)
 
@@ -253,6 +299,7 @@ def _members(members: int) -> list[int]:
     return [n for n in range(members.bit_length()) if members >> n & 1]
 
 
+@lru_cache(maxsize=4096)
 def _longest_step(members: int) -> int:
     """The longest distance between two neighbours, 0 for a single one."""
     numbers = _members(members)
