@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from tests.cluster import control_plane, kwok, node, state
 from tests.cluster.api import Api
 from tests.cluster.build import CONTROL_PLANE, NODE, SIMULATED_NODES, build, kubernetes_version, program_path
 from tests.cluster.errors import ClusterError
-from tests.cluster.layout import Layout
+from tests.cluster.layout import NO_SLOT, Layout, state_root
 from tests.cluster.pki import write_kubeconfig
 from tests.cluster.processes import Process, stop, wait_until
 
@@ -154,14 +155,17 @@ class Cluster:
             kwok.ensure_nodes(self.api, self.state.simulated_nodes, tainted=self.state.node)
 
     def _remove(self) -> None:
-        root = Layout(self.name, 0).root
-        pids = sorted(root.glob("pids/*.json"))
-        stop([self._process_in(root, path.stem) for path in pids], grace_seconds=0)
-        if node.left_anything(self.name):
-            node.remove(self.name)
-        shutil.rmtree(root, ignore_errors=True)
-        if root.exists():
-            raise ClusterError(f"cannot remove {root}")
+        known = state.load(self.name)
+        layout = Layout(self.name, known.slot if known else NO_SLOT)
+        names = sorted(path.stem for path in layout.pids.glob("*.json"))
+        stop([self._process_in(layout.root, name) for name in names], grace_seconds=0)
+        node.remove(layout)
+        shutil.rmtree(layout.root, ignore_errors=True)
+        if layout.root.exists():
+            raise ClusterError(f"cannot remove {layout.root}")
+        # Other clusters may have their directories next to it.
+        with suppress(OSError):
+            state_root().rmdir()
 
     # Its components
 

@@ -145,6 +145,8 @@ def _controller_manager_flags(layout: Layout) -> dict[str, object]:
         "root-ca-file": layout.pki / "ca.crt",
         "cluster-signing-cert-file": layout.pki / "ca.crt",
         "cluster-signing-key-file": layout.pki / "ca.key",
+        # It would make its default, a directory of the host.
+        "flex-volume-plugin-dir": layout.root / "volume-plugins",
     }
 
 

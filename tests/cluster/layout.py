@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SLOTS = 40
+# Of a cluster whose state is lost: its files can be found, its ports and networks cannot.
+NO_SLOT = -1
 _FIRST_PORT = 16440
 _PORTS_PER_SLOT = 10
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from tests.cluster import cgroups, image, node_config, packages, state
+from tests.cluster import cgroups, image, node_config, packages
 from tests.cluster.api import Api
 from tests.cluster.build import program_path
 from tests.cluster.errors import ClusterError, PrerequisiteMissingError
@@ -25,12 +25,10 @@ from tests.cluster.processes import Process, wait_until
 COMPONENTS = ("sandbox", "containerd", "kubelet", "kube-proxy")
 _READY_SECONDS = 90
 
-# The kubelet would set kernel parameters of the host: it finds them read-only. Nothing else needs to write there.
 _ENTER = """
 mount --make-rshared /
-for part in vm kernel; do
-  mount --bind /proc/sys/$part /proc/sys/$part
-  mount -o remount,bind,ro /proc/sys/$part
+for parameter in {config}/sysctl/*; do
+  mount --bind $parameter /proc/sys/$(basename $parameter | tr . /)
 done
 mount --bind {root}/lib /var/lib
 mount --bind {root}/log /var/log
@@ -54,9 +52,11 @@ def enter(layout: Layout) -> None:
     if sandbox.pid():
         return
     _check_place(layout)
+    # Without its sandbox a node is as after a power cut: what still runs of it is outside the new namespaces.
+    remove(layout)
     cgroups.create(layout.cgroup)
     node_config.write(layout)
-    script = _ENTER.format(root=layout.root)
+    script = _ENTER.format(root=layout.root, config=layout.config)
     unshare = ["unshare", "--mount", "--net", "--propagation", "slave"]
     pid = sandbox.start([*unshare, "sh", "-e", "-c", script])
     cgroups.add_service(layout.cgroup, pid)
@@ -124,19 +124,15 @@ def load_image(layout: Layout, archive: Path) -> None:
     _run(*_ctr(layout), "images", "import", "--local", str(archive))
 
 
-def left_anything(name: str) -> bool:
-    """Tell whether a node of the cluster `name` has left something outside the cluster's directory."""
-    return cgroups.exists(Layout(name, 0).cgroup)
-
-
-def remove(name: str) -> None:
-    """Kill all processes of the node; with them its namespaces end. Then remove its cgroup and its link."""
-    cgroups.remove(Layout(name, 0).cgroup)
-    known = state.load(name)
-    if known and Path("/sys/class/net", Layout(name, known.slot).link).exists():
+def remove(layout: Layout) -> None:
+    """Kill all processes of the node, if there is one; with them its namespaces end. Remove its cgroup and its link."""
+    cgroups.remove(layout.cgroup)
+    for component in COMPONENTS:
+        _process(layout, component).forget()
+    if Path("/sys/class/net", layout.link).exists():
         # The kernel removes it too, some time after the namespace: whoever is first.
         with suppress(ClusterError):
-            _run("ip", "link", "delete", Layout(name, known.slot).link)
+            _run("ip", "link", "delete", layout.link)
 
 
 def _containerd_serves(layout: Layout) -> bool:

@@ -41,15 +41,28 @@ runtime_type = "io.containerd.runc.v2"
 SystemdCgroup = false
 """
 
+# The kubelet sets these kernel parameters of the host to the values here, or dies. It is shown files that have them.
+_SYSCTLS = {
+    "vm.overcommit_memory": 1,
+    "vm.panic_on_oom": 0,
+    "kernel.panic": 10,
+    "kernel.panic_on_oops": 1,
+    "kernel.keys.root_maxkeys": 1_000_000,
+    "kernel.keys.root_maxbytes": 25_000_000,
+}
+
 
 def write(layout: Layout) -> None:
     """Write all files that the node's programs read, and make the directories that become its /var/lib and /var/log."""
     networks = layout.root / "lib" / "cni" / "net.d"
-    for directory in (layout.config, networks, layout.root / "log"):
+    sysctls = layout.config / "sysctl"
+    for directory in (sysctls, networks, layout.root / "log"):
         directory.mkdir(parents=True, exist_ok=True)
     (networks / "10-bridge.conflist").write_text(json.dumps(_bridge(layout), indent=2))
     (layout.config / "containerd.toml").write_text(_CONTAINERD.format(pause=PAUSE, cni_dir=packages.cni_dir()))
     (layout.config / "resolv.conf").write_text("")
+    for name, value in _SYSCTLS.items():
+        (sysctls / name).write_text(f"{value}\n")
     _write_yaml(layout.config / "kubelet.yaml", _kubelet(layout))
     _write_yaml(layout.config / "kube-proxy.yaml", _kube_proxy(layout))
 
@@ -103,8 +116,6 @@ def _kubelet(layout: Layout) -> dict[str, Any]:
         "cgroupRoot": f"/{layout.cgroup}",
         "failCgroupV1": False,
         "failSwapOn": False,
-        # Kernel parameters that cannot be set are passed over, as where the kubelet is not the host's root.
-        "featureGates": {"KubeletInUserNamespace": True},
         "oomScoreAdj": 0,
         "localStorageCapacityIsolation": False,
         "enforceNodeAllocatable": [],
