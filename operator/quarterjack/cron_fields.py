@@ -244,8 +244,8 @@ def _number(place: Field, item: str, text: str) -> int:
             raise _wrong(place, item, _advice(place, item))
         return place.names[text]
     number = int(text)
-    high = {DAY_OF_WEEK: 7, YEAR: WRITTEN_YEAR}.get(place, place.high)
-    if not place.low <= number <= high:
+    high = 7 if place is DAY_OF_WEEK else place.high
+    if not place.low <= number <= (WRITTEN_YEAR if place is YEAR else high):
         raise _wrong(place, item, f"out of range, write {place.low} to {high}")
     return number
 

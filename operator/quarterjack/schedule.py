@@ -22,7 +22,7 @@ from quarterjack.wall import DAY, WallTimes
 __all__ = ["Schedule", "ScheduleError"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_LAST_EPOCH = int((datetime.max.replace(tzinfo=UTC) - _EPOCH).total_seconds())
+_LAST_EPOCH = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(seconds=1)
 _HOUR = 3600
 
 

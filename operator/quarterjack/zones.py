@@ -163,7 +163,7 @@ def _parsed(content: bytes) -> Zone:
     type_offsets = [struct.unpack_from(">l", content, at + 6 * i)[0] for i in range(types)]
     at += 6 * types + names_length + 12 * leaps + standards + utcs
     footer = content[at:].strip(b"\n").decode("ascii")
-    return Zone([-NEVER, *starts], [type_offsets[0], *(type_offsets[i] for i in indices)], _rule(footer))
+    return Zone([-NEVER, *starts], [type_offsets[0], *(type_offsets[i] for i in indices)], rule_of(footer))
 
 
 def _counts(content: bytes, header: int) -> tuple[int, int, int, int, int, int]:
@@ -184,7 +184,7 @@ _TZ_STRING = re.compile(
 )
 
 
-def _rule(footer: str) -> Rule | None:
+def rule_of(footer: str) -> Rule | None:
     """The rule of a footer, None where it names a single offset for ever."""
     match = _TZ_STRING.fullmatch(footer)
     if match is None:
