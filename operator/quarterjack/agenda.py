@@ -1,0 +1,79 @@
+"""One timer for all jobs: a heap of the instants at which a job wants attention. No task, timer or daemon per job."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Callable
+from itertools import count
+
+from .clock import ServerClock
+
+_SLICE = 200  # jobs attended before others on the loop get their turn
+_LONGEST_SECONDS = 30.0  # a clock that was set is noticed after so long
+STALL_SECONDS = 2.0
+
+
+class Agenda:
+    """When each job wants attention next, on the server's clock."""
+
+    def __init__(self, clock: ServerClock, attend: Callable[[str], None]) -> None:
+        self._clock = clock
+        self._attend = attend
+        self._heap: list[tuple[float, int, str]] = []
+        self._times: dict[str, tuple[float, int]] = {}
+        self._numbers = count()
+        self._changed = asyncio.Event()
+        self._ran_time = 0.0
+        self.lag_seconds = 0.0
+
+    def __len__(self) -> int:
+        return len(self._times)
+
+    def set(self, uid: str, when: float) -> None:
+        """Attend to a job at an instant: in the place of what was set before."""
+        known = self._times.get(uid)
+        if known is not None and known[0] == when:
+            return
+        number = next(self._numbers)
+        self._times[uid] = when, number
+        heapq.heappush(self._heap, (when, number, uid))
+        if self._heap[0][1] == number:
+            self._changed.set()
+
+    def bring_forward(self, uid: str, when: float) -> None:
+        """Attend to a job at an instant, or earlier where that is set."""
+        known = self._times.get(uid)
+        if known is None or when < known[0]:
+            self.set(uid, when)
+
+    def drop(self, uid: str) -> None:
+        """Attend no more."""
+        self._times.pop(uid, None)
+
+    async def run(self) -> None:
+        """Attend to each job when its time has come, never before. An early wake sleeps again, a late one goes on at once."""
+        while True:
+            self._changed.clear()
+            now = self._clock.now()
+            self.lag_seconds = max(0.0, now - self._heap[0][0]) if self._heap else 0.0
+            if self._attend_due(now):
+                await asyncio.sleep(0)
+                continue
+            delay = min(_LONGEST_SECONDS, self._heap[0][0] - now) if self._heap else _LONGEST_SECONDS
+            try:
+                async with asyncio.timeout(delay):
+                    await self._changed.wait()
+            except TimeoutError:
+                continue
+
+    def _attend_due(self, now: float) -> int:
+        attended = 0
+        while self._heap and self._heap[0][0] <= now and attended < _SLICE:
+            when, number, uid = heapq.heappop(self._heap)
+            if self._times.get(uid) != (when, number):
+                continue  # was set anew
+            del self._times[uid]
+            self._attend(uid)
+            attended += 1
+        return attended

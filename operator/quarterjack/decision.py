@@ -1,0 +1,223 @@
+"""What is due, what is late, what becomes of missed firings: decided from values, with the time passed in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from .clock import rfc3339
+from .model import Claim, Entry, Job, Misfire, PodSight, Spec, State, Trigger
+from .plan import Plan, start_delay_ms
+from .windows import LATE_SECONDS, commit_gap
+
+UNRECORDED_MOST = 100
+_WALK_MOST = 100_000
+
+
+def start_time(job: Job, plan: Plan, firing: int) -> float:
+    """When a firing starts: its scheduled instant, and the job's jitter for it. Epoch seconds."""
+    if not job.spec.jitter_ms:
+        return float(firing)
+    following = plan.next_after(firing)
+    gap_ms = None if following is None else (following - firing) * 1000
+    return firing + start_delay_ms(job.uid, firing, job.spec.jitter_ms, gap_ms) / 1000
+
+
+def may_fire(job: Job, *, served_by: str) -> bool:
+    """Whether a job's firings may start at all: observed, awake, valid, and served by this installation."""
+    return (
+        job.observed
+        and not job.deleting
+        and not job.spec.suspend
+        and not job.spec.unserved
+        and not job.spec.invalid
+        and job.status.ready
+        and job.status.served_by == served_by
+    )
+
+
+def is_recorded(job: Job, entries: Mapping[int, Entry], firing: int) -> bool:
+    """Whether a firing must not be launched: it has a record, and not one that says that it is still to be claimed."""
+    entry = entries.get(firing)
+    if entry is None:
+        return firing <= job.recorded_until
+    return entry.state is not State.PENDING or bool(entry.pod_name)
+
+
+def first_unclaimed(
+    plan: Plan, *, after: int, until: int, claims: Collection[int], entries: Collection[int]
+) -> int | None:
+    """The first firing in (after, until] that has neither a claim nor a record."""
+    return next((f for f in plan.between(after, until) if f not in claims and f not in entries), None)
+
+
+def takeover_time(claim: Claim) -> int:
+    """From when on no Pod of the claim's holders can still be committed; later after refusals, which are tried again slowly."""
+    backoff = min(300, 5 << min(claim.takeovers, 8)) if claim.refusal else 0
+    return claim.launch_before + commit_gap(claim.launch_timeout_seconds) + 1 + backoff
+
+
+def untold(claim: Claim, pods: Collection[int], entries: Mapping[int, Entry]) -> bool:
+    """Whether a claim has neither a Pod, nor an outcome, nor a record of a run."""
+    entry = entries.get(claim.firing)
+    launched = entry is not None and (entry.state is not State.PENDING or bool(entry.pod_name))
+    return claim.outcome is None and claim.firing not in pods and not launched
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """What a settling write adds: lines of history, and how far the watermark may go."""
+
+    entries: tuple[Entry, ...]
+    watermark: int
+
+
+def settle(
+    job: Job, plan: Plan, *, until: int, claims: Mapping[int, Claim], entries: Collection[int], now: int, latest: bool
+) -> Settlement:
+    """Settle all firings in (recorded_until, until]: `claims` and `entries` are quorum reads, `now` the server's clock.
+
+    A claimed firing becomes a pending line (its Pod or outcome follows); an unclaimed one that can no longer be claimed on time is
+    missed, but for the one that RunOnce runs; one that still can becomes pending, and is claimed like any other, so it still runs
+    once. `latest`: no later firing makes up for those missed, so RunOnce runs the last of them.
+    """
+    young = now - LATE_SECONDS
+    missed: list[int] = []
+    lines: list[Entry] = []
+    for firing in plan.between(job.recorded_until, until):
+        if firing in entries:
+            continue
+        if firing in claims:
+            lines.append(pending(firing, claims[firing].trigger))
+        elif start_time(job, plan, firing) > young:
+            lines.append(pending(firing, Trigger.SCHEDULE))
+        else:
+            missed.append(firing)
+    once = (
+        bool(missed)
+        and latest
+        and job.spec.misfire is Misfire.RUN_ONCE
+        and in_time(job.spec, missed[-1], now)
+        and all(line.scheduled < missed[-1] for line in lines)
+    )
+    if once:
+        lines.append(pending(missed.pop(), Trigger.CATCH_UP))
+    return Settlement((*_missed_lines(job.spec, missed, now, once=once), *lines), max(until, job.recorded_until))
+
+
+def in_time(spec: Spec, firing: int, now: float) -> bool:
+    """Whether a firing may still start, as far as `startingDeadlineSeconds` goes."""
+    return spec.starting_deadline_seconds is None or now <= firing + spec.starting_deadline_seconds
+
+
+def pending(firing: int, trigger: Trigger) -> Entry:
+    """The line of a firing that is to be claimed, or whose claim has no Pod yet."""
+    return Entry(str(firing), firing, State.PENDING, trigger, reason="Starting")
+
+
+def _missed_lines(spec: Spec, missed: list[int], now: int, *, once: bool) -> list[Entry]:
+    """One line for all that were missed together."""
+    if not missed:
+        return []
+    why = "nothing could start it in time" if len(missed) == 1 else "nothing could start them in time"
+    reason = "Misfire"
+    if spec.misfire is Misfire.SKIP:
+        why += ", and misfirePolicy is Skip"
+    elif not in_time(spec, missed[-1], now):
+        why += f", and startingDeadlineSeconds is {spec.starting_deadline_seconds}"
+        reason = "StartingDeadlineExceeded"
+    elif once:
+        why += ", and misfirePolicy RunOnce runs only the latest"
+    else:
+        why += ", and a later firing makes up for them"
+    span = rfc3339(missed[0]) if len(missed) == 1 else f"{rfc3339(missed[0])} to {rfc3339(missed[-1])}"
+    return [
+        Entry(
+            id=f"missed-{missed[-1]}",
+            scheduled=missed[-1],
+            state=State.MISSED,
+            reason=reason,
+            message=f"{len(missed)} missed ({span}): {why}",
+            count=len(missed),
+            first_scheduled=missed[0],
+        )
+    ]
+
+
+def advance(plan: Plan, watermark: int, *, now: int, recorded: Callable[[int], bool]) -> int:
+    """The watermark, moved over every firing that has its record, up to the first that has none."""
+    following = plan.next_after(watermark)
+    for _ in range(_WALK_MOST):
+        if following is None or following > now or not recorded(following):
+            break
+        watermark = following
+        following = plan.next_after(watermark)
+    return watermark
+
+
+def sighted(entry: Entry | None, claim: Claim | None, pod: PodSight | None) -> Entry | None:
+    """The line of a firing, from the line that stands and what is seen of it. An end is final, but for Stale."""
+    if entry is not None and entry.ended and entry.state is not State.STALE:
+        return entry
+    if pod is not None:
+        return _from_pod(entry, pod)
+    if claim is None:
+        return entry
+    if entry is not None and (entry.state is not State.PENDING or entry.pod_name):
+        return entry
+    if claim.outcome is not None:
+        line = entry or pending(claim.firing, claim.trigger)
+        return replace(
+            line,
+            state=claim.outcome.state,
+            reason=claim.outcome.reason,
+            message=claim.outcome.message,
+            completed=claim.created,
+        )
+    line = entry or pending(claim.firing, claim.trigger)
+    return replace(line, reason="FailedCreate", message=claim.refusal) if claim.refusal else line
+
+
+def _from_pod(entry: Entry | None, pod: PodSight) -> Entry:
+    return Entry(
+        id=str(pod.firing),
+        scheduled=pod.firing,
+        state=pod.state,
+        trigger=entry.trigger if entry is not None else pod.trigger,
+        attempt=pod.attempt,
+        reason=pod.reason,
+        message=pod.message,
+        started=pod.started,
+        completed=pod.completed,
+        pod_name=pod.name,
+    )
+
+
+def prune(entries: Iterable[Entry], spec: Spec, *, watermark: int, now: int) -> list[Entry]:
+    """The lines that are kept, the newest first: all that are not final or above the watermark, else as the limits say."""
+    kept: list[Entry] = []
+    room = {True: spec.successful_limit, False: spec.failed_limit}
+    for entry in sorted(entries, key=lambda e: (e.scheduled, e.id), reverse=True):
+        if not entry.ended or entry.scheduled > watermark:
+            kept.append(entry)
+            continue
+        good = entry.state is State.SUCCEEDED
+        if room[good] > 0 and (entry.completed or entry.scheduled) + spec.retention_seconds > now:
+            room[good] -= 1
+            kept.append(entry)
+    return kept
+
+
+def surplus_pods(pods: Iterable[PodSight], limit: int) -> list[PodSight]:
+    """The finished Pods beyond the newest `limit` that succeeded and as many that failed."""
+    room = {True: limit, False: limit}
+    surplus = []
+    for pod in sorted(pods, key=lambda p: p.firing, reverse=True):
+        if not pod.ended or pod.deleted:
+            continue
+        good = pod.state is State.SUCCEEDED
+        if room[good] > 0:
+            room[good] -= 1
+        else:
+            surplus.append(pod)
+    return surplus

@@ -1,0 +1,321 @@
+"""What each job wants now, looked at whenever something about it changed or its next instant has come.
+
+A look is quick and writes nothing: it hands due firings to `Turns`, writes to `StatusWriter`, and loose ends (a claim without a Pod,
+a firing to be claimed, a run whose Pod is in no view) to `Starter`. What it hands out may be lost on the way: the next look finds
+it again, here or on another replica, which looks a little later the lower it ranks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+from .agenda import STALL_SECONDS, Agenda
+from .clock import ServerClock
+from .decision import UNRECORDED_MOST, first_unclaimed, may_fire, start_time, takeover_time, untold
+from .membership import Membership
+from .model import Claim, Job, State
+from .plan import Plan, ScheduleError, plan_of
+from .starter import Starter
+from .status import Need, StatusWriter
+from .store import Store
+from .text import safe
+from .turns import Due, Turns
+from .windows import LATE_SECONDS, ON_TIME_SECONDS
+
+log = logging.getLogger(__name__)
+
+_SOON_SECONDS = 0.1  # events about a job that come together are one look
+_REPORT_SECONDS = 2.0  # a job's reports are so far apart
+_OBSERVE_STEP_SECONDS = 0.3  # by rank
+_REPORT_STEP_SECONDS = 5.0
+_TAKEOVER_STEP_SECONDS = 1.0
+_LATE_STEP_SECONDS = 2.0
+_VERIFY_SECONDS = 3.0
+_LOOSE_ENDS_TOGETHER = 16
+ADOPT_SECONDS = 300
+_NEVER = math.inf
+
+
+class PlanBook:
+    """The plan of each job, made once for each generation and anchor."""
+
+    def __init__(self, default_zone: str) -> None:
+        self._default_zone = default_zone
+        self._plans: dict[str, tuple[int, int, Plan | None]] = {}
+
+    def __call__(self, job: Job) -> Plan | None:
+        """The plan; None where the schedule is not valid, or its anchor not yet observed."""
+        anchor = job.status.scheduled_from
+        if anchor is None or job.spec.invalid:
+            return None
+        known = self._plans.get(job.uid)
+        if known is None or known[0] != job.generation or known[1] != anchor:
+            try:
+                plan: Plan | None = plan_of(job.spec.timing, anchor=anchor, default_zone=self._default_zone)
+            except ScheduleError:
+                plan = None
+            known = job.generation, anchor, plan
+            self._plans[job.uid] = known
+        return known[2]
+
+    def forget(self, uid: str) -> None:
+        """The job is gone."""
+        self._plans.pop(uid, None)
+
+
+class Desk:
+    """Looks at jobs."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: ServerClock,
+        plans: PlanBook,
+        membership: Membership,
+        *,
+        served_by: Callable[[], str],
+        views_live: Callable[[], bool],
+        scheduling: bool,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._plans = plans
+        self._membership = membership
+        self._served_by = served_by
+        self._views_live = views_live
+        self._scheduling = scheduling
+        self.agenda = Agenda(clock, self.attend)
+        self._cursors: dict[str, tuple[int, int, int]] = {}  # uid: generation, anchor, last firing handed out
+        self._dirty: dict[str, float] = {}
+        self._reported: dict[str, float] = {}
+        self._since: dict[tuple[str, str, int], float] = {}
+        self._loose_ends: dict[tuple[str, int], asyncio.Task[None]] = {}
+        store.on_job.append(self._job_changed)
+        store.on_claim.append(self._claim_changed)
+        store.on_pod.append(self._pods_changed)
+
+    def open(self, turns: Turns, writer: StatusWriter, starter: Starter) -> None:
+        """Say to whom work is handed."""
+        self._turns = turns
+        self._writer = writer
+        self._starter = starter
+
+    def written(self, uid: str, *, done: bool) -> None:
+        """A job's status is as it should be; or it could not be written, and is looked at again."""
+        self._reported[uid] = self._clock.now()
+        if not done:
+            self._soil(uid)
+        if uid in self._store.jobs:
+            self.agenda.bring_forward(uid, self._clock.now() + _SOON_SECONDS)
+
+    def _job_changed(self, uid: str) -> None:
+        self.agenda.bring_forward(uid, self._clock.now())
+
+    def _claim_changed(self, claim: Claim) -> None:
+        self._soil(claim.job_uid)
+
+    def _pods_changed(self, uid: str) -> None:
+        self._soil(uid)
+
+    def _soil(self, uid: str) -> None:
+        now = self._clock.now()
+        self._dirty.setdefault(uid, now)
+        self.agenda.bring_forward(uid, now + _SOON_SECONDS)
+
+    def attend(self, uid: str) -> None:
+        """Look at one job. Whatever goes wrong with it stays with it."""
+        try:
+            wake = self._look(uid)
+        except Exception:
+            log.exception("job %s could not be looked at", safe(uid))
+            wake = self._clock.now() + 30
+        if wake < _NEVER:
+            self.agenda.bring_forward(uid, wake)
+
+    def _look(self, uid: str) -> float:
+        job = self._store.jobs.get(uid)
+        if job is None:
+            self._forget(uid)
+            return _NEVER
+        now = self._clock.now()
+        ranks = self._membership.ranks(uid)
+        rank = ranks.index(self._membership.replica) if self._membership.replica in ranks else len(ranks)
+        if job.deleting:
+            return _NEVER
+        foreign = job.status.served_by not in {"", self._served_by()}
+        if foreign and not self._is_neglected(job, now):
+            return now + ADOPT_SECONDS
+        if not job.observed or foreign or not job.status.served_by:
+            return min(self._observe(job, now, rank), self._takeovers(job, now, rank))
+        plan = self._plans(job)
+        if plan is None:
+            return _NEVER
+        wake = self._due(job, plan, now, rank) if may_fire(job, served_by=self._served_by()) else _NEVER
+        wake = min(wake, self._takeovers(job, now, rank))
+        if job.status.live:
+            wake = min(wake, self._open_lines(job, now, rank))
+        return min(wake, self._report(job, now, rank))
+
+    def _is_neglected(self, job: Job, now: float) -> bool:
+        """Whether another installation has left the job unserved for minutes: then it is adopted."""
+        if not job.observed:
+            return now > job.edited + ADOPT_SECONDS
+        plan = self._plans(job)
+        due = plan.next_after(job.recorded_until) if plan is not None and not job.spec.suspend else None
+        return due is not None and now > due + ADOPT_SECONDS
+
+    def _waited(self, kind: str, uid: str, firing: int, now: float, seconds: float) -> float:
+        """0 once a need has stood for so long, else when that will be."""
+        since = self._since.setdefault((kind, uid, firing), now)
+        if now >= since + seconds:
+            del self._since[kind, uid, firing]
+            return 0.0
+        return since + seconds
+
+    def _observe(self, job: Job, now: float, rank: int) -> float:
+        wait = self._waited("observe", job.uid, job.generation, now, rank * _OBSERVE_STEP_SECONDS)
+        if not wait and not self._writer.at_work(job.uid):
+            self._writer.ask(job.uid, Need.OBSERVE)
+        return wait or now + 1.0
+
+    def _due(self, job: Job, plan: Plan, now: float, rank: int) -> float:
+        """Hand out the firings whose time has come; settle those that nobody has claimed for a minute."""
+        uid = job.uid
+        claims = self._store.firings_of(uid).claims
+        cursor = self._cursor(job)
+        following = plan.next_after(max(cursor, int(now) - ON_TIME_SECONDS - job.spec.jitter_ms // 1000 - 1))
+        while following is not None and (start := start_time(job, plan, following)) <= now:
+            if not self._scheduling or len(claims) > UNRECORDED_MOST and self._is_unwritten(job, len(claims)):
+                return now + 1.0
+            if (
+                following not in claims
+                and not self._store.recorded(uid, following, ended=False)
+                and self._can(now, start)
+            ):
+                careful = now - start > STALL_SECONDS or not self._views_live()
+                self._turns.add(Due(uid, following, start, job.generation, careful))
+            self._cursors[uid] = job.generation, plan.anchor, following
+            following = plan.next_after(following)
+        wake = _NEVER if following is None else start_time(job, plan, following)
+        return min(wake, self._late(job, plan, now, rank))
+
+    def _cursor(self, job: Job) -> int:
+        generation, anchor, cursor = self._cursors.get(job.uid, (0, 0, 0))
+        if generation != job.generation or anchor != job.status.scheduled_from:
+            return job.recorded_until
+        return max(cursor, job.recorded_until)
+
+    def _is_unwritten(self, job: Job, claims: int) -> bool:
+        """Whether so many claims have no record that no more should be made."""
+        recorded = sum(
+            1 for firing in self._store.firings_of(job.uid).claims if self._store.recorded(job.uid, firing, ended=False)
+        )
+        return claims - recorded >= UNRECORDED_MOST
+
+    @staticmethod
+    def _can(now: float, start: float) -> bool:
+        return now <= start + ON_TIME_SECONDS
+
+    def _late(self, job: Job, plan: Plan, now: float, rank: int) -> float:
+        if not self._scheduling:
+            return _NEVER
+        oldest = plan.next_after(job.recorded_until)
+        if oldest is None:
+            return _NEVER
+        delay = LATE_SECONDS + 1 + rank * _LATE_STEP_SECONDS + job.spec.jitter_ms / 1000
+        if now < oldest + delay:
+            return oldest + delay
+        claims = self._store.firings_of(job.uid).claims
+        entries = self._store.entries(job.uid)
+        late = first_unclaimed(plan, after=job.recorded_until, until=int(now - delay), claims=claims, entries=entries)
+        if late is not None and self._views_live() and not self._writer.at_work(job.uid):
+            self._writer.ask(job.uid, Need.SETTLE)
+        return now + _LATE_STEP_SECONDS
+
+    def _takeovers(self, job: Job, now: float, rank: int) -> float:
+        """Claims that have neither Pod nor outcome once no Pod of their holders can come any more."""
+        firings = self._store.firings_of(job.uid)
+        wake = _NEVER
+        entries = self._store.entries(job.uid) if job.status.live else {}
+        for claim in firings.claims.values():
+            if not untold(claim, firings.pods, entries) or self._is_ended(job, claim):
+                continue
+            when = takeover_time(claim) + rank * _TAKEOVER_STEP_SECONDS
+            if now >= when and self._views_live():
+                self._tie(job.uid, claim.firing, partial(self._starter.take_over, claim))
+                when = now + 2.0
+            wake = min(wake, max(when, now + 0.5))
+        return wake
+
+    def _is_ended(self, job: Job, claim: Claim) -> bool:
+        return self._store.recorded(job.uid, claim.firing, ended=True)
+
+    def _open_lines(self, job: Job, now: float, rank: int) -> float:
+        """Lines of the history that are to be claimed, and runs whose Pod is in no view."""
+        firings = self._store.firings_of(job.uid)
+        wake = _NEVER
+        for firing, entry in self._store.entries(job.uid).items():
+            if entry.ended or firing in firings.pods:
+                continue
+            to_claim = entry.state is State.PENDING and not entry.pod_name
+            if to_claim and firing in firings.claims:
+                continue
+            patience = 0.0 if to_claim else _VERIFY_SECONDS
+            wait = self._waited(entry.state.value, job.uid, firing, now, patience + rank * _LATE_STEP_SECONDS)
+            if wait:
+                wake = min(wake, wait)
+                continue
+            wake = min(wake, now + 2.0)
+            if not self._views_live():
+                continue
+            if to_claim and self._scheduling and not job.spec.unserved:
+                self._tie(job.uid, firing, partial(self._starter.pending, job.uid, firing))
+            elif not to_claim:
+                self._tie(job.uid, firing, partial(self._starter.verify, job, entry))
+        return wake
+
+    def _tie(self, uid: str, firing: int, act: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Tie up a loose end, once at a time, not too many together."""
+        if (uid, firing) in self._loose_ends or len(self._loose_ends) >= _LOOSE_ENDS_TOGETHER:
+            return
+        task = asyncio.get_running_loop().create_task(act())
+        self._loose_ends[uid, firing] = task
+        task.add_done_callback(lambda done: self._tied(uid, firing, done))
+
+    def _tied(self, uid: str, firing: int, task: asyncio.Task[None]) -> None:
+        del self._loose_ends[uid, firing]
+        if not task.cancelled() and task.exception() is not None:
+            log.error("firing %s of job %s could not be taken up", firing, uid, exc_info=task.exception())
+        self._soil(uid)
+
+    def _report(self, job: Job, now: float, rank: int) -> float:
+        """Write what is seen, where it differs from the status: the first in rank does, others where it is left undone."""
+        uid = job.uid
+        since = self._dirty.get(uid)
+        if since is None:
+            return _NEVER
+        when = max(self._reported.get(uid, 0.0) + _REPORT_SECONDS, since + rank * _REPORT_STEP_SECONDS)
+        if now < when:
+            return when
+        if not self._views_live() or self._writer.at_work(uid):
+            return now + _REPORT_SECONDS
+        del self._dirty[uid]
+        self._writer.ask(uid, Need.REPORT)
+        return _NEVER
+
+    def _forget(self, uid: str) -> None:
+        for known in (self._cursors, self._dirty, self._reported):
+            known.pop(uid, None)
+        self._plans.forget(uid)
+        for key in [key for key in self._since if key[1] == uid]:
+            del self._since[key]
+
+    async def close(self) -> None:
+        """Wait for the loose ends under way."""
+        if self._loose_ends:
+            await asyncio.wait(list(self._loose_ends.values()))

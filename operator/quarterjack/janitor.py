@@ -1,0 +1,205 @@
+"""Deletes what has served: claims, Pods beyond the limits, the Leases of jobs and replicas that are gone.
+
+Under Keep: no Lease and no Pod of a firing goes before its final record has been stored for two minutes; a claim whose job may still
+be late to record stays. What is old is judged by this replica's own watch: a record counts from when it was first seen here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from . import names
+from .api import JOBS, LEASES, PODS, Api, Ending, object_path
+from .clock import epoch_of
+from .decision import surplus_pods
+from .errors import ApiError
+from .membership import EXPIRE_SECONDS, Membership
+from .model import Claim, PodSight, read_claim
+from .ranks import ranked
+from .store import Store
+from .transport import TransportError
+from .windows import KEEP_SECONDS, ON_TIME_SECONDS
+
+log = logging.getLogger(__name__)
+
+_SWEEP_SECONDS = 10.0
+_BUCKET_SECONDS = 60
+# After a bucket's minute no claim of it can be stamped, and soon after none committed; without the fence, any stall counts.
+_CLOSED_SECONDS = _BUCKET_SECONDS + ON_TIME_SECONDS
+_UNFENCED_SECONDS = 3600
+_ORPHAN_SECONDS = 600
+_DELETES_TOGETHER = 4
+_PODS_AT_ONCE = 2000
+
+
+class Janitor:
+    """Sweeps every ten seconds, its share: the buckets and jobs for which this replica ranks first."""
+
+    def __init__(
+        self,
+        api: Api,
+        store: Store,
+        membership: Membership,
+        *,
+        namespace: str,
+        fenced: Callable[[], bool],
+        views_live: Callable[[], bool],
+        busy: Callable[[], bool],
+    ) -> None:
+        self._api = api
+        self._store = store
+        self._membership = membership
+        self._namespace = namespace
+        self._fenced = fenced
+        self._views_live = views_live
+        self._busy = busy
+        self._ended_since: dict[tuple[str, int], float] = {}
+        self._gone_since: dict[str, float] = {}
+        self.reaped = {"claims": 0, "pods": 0, "leases": 0}
+
+    async def run(self) -> None:
+        """Sweep for ever."""
+        while True:
+            await asyncio.sleep(_SWEEP_SECONDS)
+            if not self._views_live():
+                continue
+            try:
+                self._note()
+                await self._sweep_claims()
+                await self._sweep_pods()
+                await self._sweep_leases()
+            except (ApiError, TransportError) as error:
+                log.warning("a sweep was cut short: %s", error)
+
+    def _note(self) -> None:
+        """Since when each firing's end is on record, as far as this replica has seen."""
+        now = asyncio.get_running_loop().time()
+        seen: dict[tuple[str, int], float] = {}
+        for uid, firings in self._store.firings.items():
+            for firing in firings.claims.keys() | firings.pods.keys():
+                if self._store.recorded(uid, firing, ended=True):
+                    key = uid, firing
+                    seen[key] = self._ended_since.get(key, now)
+        self._ended_since = seen
+        known = {uid for uid in self._store.firings if uid not in self._store.jobs}
+        known |= {uid for uid in self._store.run_leases if uid not in self._store.jobs}
+        self._gone_since = {uid: self._gone_since.get(uid, now) for uid in known}
+
+    def _kept(self, uid: str, firing: int) -> bool:
+        """Whether Keep forbids to delete anything of a firing."""
+        since = self._ended_since.get((uid, firing))
+        return since is None or asyncio.get_running_loop().time() < since + KEEP_SECONDS
+
+    def _is_ours(self, key: str) -> bool:
+        return ranked(self._membership.members, key)[0] == self._membership.replica
+
+    async def _sweep_claims(self) -> None:
+        """Whole buckets where a quorum list shows nothing else in them, single claims where a bucket is held up for long."""
+        now = self._api.clock.now()
+        closed = now - _CLOSED_SECONDS - (0 if self._fenced() else _UNFENCED_SECONDS)
+        buckets: dict[int, list[Claim]] = {}
+        for firings in self._store.firings.values():
+            for claim in firings.claims.values():
+                if claim.bucket < closed:
+                    buckets.setdefault(claim.bucket, []).append(claim)
+        for bucket, claims in buckets.items():
+            if not self._is_ours(f"bucket {bucket}"):
+                continue
+            ready = [claim for claim in claims if not self._kept(claim.job_uid, claim.firing)]
+            if len(ready) == len(claims):
+                await self._reap_bucket(bucket)
+            elif bucket < closed - 5 * _BUCKET_SECONDS:
+                await self._reap_singly(ready)
+
+    async def _reap_bucket(self, bucket: int) -> None:
+        path = LEASES.format(self._namespace)
+        selector = f"{names.LABEL_ROLE}={names.ROLE_CLAIM},{names.LABEL_BUCKET}={bucket}"
+        listing = await self._api.list(path, query={"labelSelector": selector}, metadata_only=True)
+        if not listing.items or any(self._holds_up(item) for item in listing.items):
+            return
+        answer = await self._api.delete_all(path, label_selector=selector)
+        if answer.done:
+            self.reaped["claims"] += len(listing.items)
+            log.info("reaped %d claims of bucket %d", len(listing.items), bucket)
+
+    def _holds_up(self, item: Mapping[str, Any]) -> bool:
+        claim = read_claim(item)
+        return claim is None or self._kept(claim.job_uid, claim.firing)
+
+    async def _reap_singly(self, claims: list[Claim]) -> None:
+        for claim in claims:
+            await self._yield()
+            answer = await self._api.delete(object_path(LEASES, self._namespace, claim.name), uid=claim.uid)
+            self.reaped["claims"] += answer.done
+
+    async def _sweep_pods(self) -> None:
+        surplus: list[PodSight] = []
+        for uid, firings in list(self._store.firings.items()):
+            job = self._store.jobs.get(uid)
+            if (
+                job is None
+                or len(firings.pods) <= job.spec.pod_limit
+                or self._membership.ranks(uid)[0] != self._membership.replica
+            ):
+                continue
+            pods = [
+                pod
+                for pod in surplus_pods(firings.pods.values(), job.spec.pod_limit)
+                if not self._kept(uid, pod.firing)
+            ]
+            surplus.extend(pods)
+        room = asyncio.Semaphore(_DELETES_TOGETHER)
+        await asyncio.gather(*(self._reap_pod(pod, room) for pod in surplus[:_PODS_AT_ONCE]))
+
+    async def _reap_pod(self, pod: PodSight, room: asyncio.Semaphore) -> None:
+        async with room:
+            await self._yield()
+            answer = await self._api.delete(object_path(PODS, pod.namespace, pod.name), uid=pod.uid)
+            self.reaped["pods"] += answer.done
+
+    async def _yield(self) -> None:
+        """Launches come first."""
+        while self._busy():
+            await asyncio.sleep(0.2)
+
+    async def _sweep_leases(self) -> None:
+        """Leases of jobs that are gone (by quorum reads, and old enough that no replica can act on them), and of gone replicas."""
+        now = asyncio.get_running_loop().time()
+        for uid, since in list(self._gone_since.items()):
+            if now >= since + _ORPHAN_SECONDS and self._is_ours(uid):
+                await self._reap_orphans(uid)
+        if self._is_ours("members"):
+            await self._reap_members()
+
+    async def _reap_orphans(self, uid: str) -> None:
+        path = LEASES.format(self._namespace)
+        listing = await self._api.list(
+            path, query={"labelSelector": f"{names.LABEL_JOB_UID}={uid}"}, metadata_only=True
+        )
+        for item in listing.items:
+            meta = item["metadata"]
+            namespace, _, name = (meta.get("annotations") or {}).get(names.JOB_REF, "").partition("/")
+            job = await self._api.get(object_path(JOBS, namespace, name), metadata_only=True)
+            if job.ending is not Ending.ABSENT and not (job.done and job.document["metadata"]["uid"] != uid):
+                return
+            answer = await self._api.delete(object_path(LEASES, self._namespace, meta["name"]), uid=meta["uid"])
+            self.reaped["leases"] += answer.done
+
+    async def _reap_members(self) -> None:
+        path = LEASES.format(self._namespace)
+        query = {"labelSelector": f"{names.LABEL_ROLE}={names.ROLE_MEMBER}"}
+        listing = await self._api.list(path, query=query)
+        for item in listing.items:
+            renewed = (item.get("spec") or {}).get("renewTime")
+            silent = listing.date is not None and renewed and listing.date - epoch_of(renewed) > 6 * EXPIRE_SECONDS
+            holder = (item["metadata"].get("annotations") or {}).get(names.HOLDER)
+            if silent and holder not in self._store.members:
+                meta = item["metadata"]
+                await self._api.delete(
+                    object_path(LEASES, self._namespace, meta["name"]),
+                    uid=meta["uid"],
+                    revision=int(meta["resourceVersion"]),
+                )

@@ -1,0 +1,127 @@
+"""Claims: who runs a firing is decided by the API server, when it creates a Lease named after the firing.
+
+Guaranteed: of all replicas at most one holds the claim at any revision of the Lease; every change of a claim is conditional on the
+revision that it rests on; a claim is created within its window or not at all (where the fence is installed).
+Not guaranteed: that its holder lives. A claim without Pod or outcome is taken over, see `launcher`.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from dataclasses import dataclass
+
+from . import names
+from .api import LEASES, Answer, Api, Ending, object_path
+from .manifests import Run, Window, claim_manifest
+from .model import Claim, Outcome, outcome_text, read_claim
+from .windows import takeover_timeout, takeover_window
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class ClaimCounts:
+    """What became of our claims, for the metrics."""
+
+    won: int = 0
+    lost: int = 0
+    fenced: int = 0
+    taken_over: int = 0
+
+
+class Claims:
+    """The claims in the operator's own namespace."""
+
+    def __init__(self, api: Api, *, namespace: str, replica: str) -> None:
+        self._api = api
+        self._namespace = namespace
+        self._replica = replica
+        self._doubted: dict[str, str] = {}  # by claim name: the nonce of a send without an answer
+        self.counts = ClaimCounts()
+
+    async def create(self, run: Run, window: Window, *, pods_revision: str) -> Claim | Ending:
+        """Claim a firing: the claim if this replica is now its holder, else how the create ended.
+
+        1. Create the Lease. 2. It exists: another has it, unless an earlier send of ours was left in doubt: read it and
+        compare the nonce. 3. In doubt: remember the nonce, and send again (a Lease that exists cannot be created twice).
+        """
+        nonce = self._doubted.get(run.id) or secrets.token_hex(4)
+        manifest = claim_manifest(run, window, holder=self._replica, pods_revision=pods_revision)
+        manifest["spec"]["holderIdentity"] = f"{self._replica}/{nonce}"
+        for _ in range(3):
+            answer = await self._api.create(LEASES.format(self._namespace), manifest, metadata_only=True)
+            if answer.ending is not Ending.DOUBT:
+                break
+            self._doubted[run.id] = nonce
+        doubted = run.id in self._doubted
+        if answer.ending is not Ending.DOUBT:
+            self._doubted.pop(run.id, None)
+        if answer.done:
+            self.counts.won += 1
+            return read_claim(answer.document) or Ending.DOUBT
+        if answer.ending is Ending.EXISTS and doubted:
+            return await self._ours(run, nonce)
+        self._count_loss(run, answer)
+        return answer.ending
+
+    def _count_loss(self, run: Run, answer: Answer) -> None:
+        if answer.ending is Ending.EXISTS:
+            self.counts.lost += 1
+        elif answer.ending is Ending.FENCED:
+            self.counts.fenced += 1
+            log.warning("claim %s came too late and was fenced: %s", run.id, answer.message)
+        else:
+            log.warning("claim %s failed: %s %s", run.id, answer.ending, answer.message)
+
+    async def _ours(self, run: Run, nonce: str) -> Claim | Ending:
+        """The Lease exists and may be what an earlier send of ours made: its nonce tells."""
+        answer = await self._api.get(self.path(run.id))
+        if not answer.done:
+            self._doubted[run.id] = nonce
+            return Ending.DOUBT
+        if (answer.document.get("spec") or {}).get("holderIdentity") != f"{self._replica}/{nonce}":
+            self.counts.lost += 1
+            return Ending.EXISTS
+        self.counts.won += 1
+        return read_claim(answer.document) or Ending.DOUBT
+
+    async def read(self, claim: Claim) -> Answer:
+        """The claim as it is now, metadata only."""
+        return await self._api.get(self.path(claim.name), metadata_only=True)
+
+    async def take(self, claim: Claim, *, now: int) -> Claim | None:
+        """Take a claim over, at the revision at which it was read; None where somebody else was faster."""
+        notes = {
+            names.HOLDER: self._replica,
+            names.TAKEOVERS: str(claim.takeovers + 1),
+            names.LAUNCH_BEFORE: str(now + takeover_window(claim.takeovers)),
+            names.LAUNCH_TIMEOUT: str(takeover_timeout(claim.takeovers)),
+        }
+        taken = await self._change(claim, notes)
+        if taken is not None:
+            self.counts.taken_over += 1
+        return taken
+
+    async def settle(self, claim: Claim, outcome: Outcome) -> Claim | None:
+        """Give a claim its outcome (skipped, or failed without a Pod): final, and no Pod will follow."""
+        return await self._change(claim, {names.OUTCOME: outcome_text(outcome)})
+
+    async def refuse(self, claim: Claim, refusal: str) -> Claim | None:
+        """Note on the claim why its Pod was refused; it is tried again by a takeover."""
+        return await self._change(claim, {names.REFUSAL: refusal})
+
+    async def _change(self, claim: Claim, notes: dict[str, str]) -> Claim | None:
+        document = {
+            "metadata": {"uid": claim.uid, "resourceVersion": str(claim.revision), "annotations": notes},
+            "spec": {"holderIdentity": notes.get(names.HOLDER, claim.holder)},
+        }
+        answer = await self._api.patch(self.path(claim.name), document, metadata_only=True)
+        if not answer.done:
+            log.info("claim %s was not changed: %s %s", claim.name, answer.ending, answer.message)
+            return None
+        return read_claim(answer.document)
+
+    def path(self, name: str) -> str:
+        """The path of a claim."""
+        return object_path(LEASES, self._namespace, name)

@@ -1,0 +1,67 @@
+"""The names that objects carry: labels, annotations, Leases, Pods.
+
+A name is a function of identity alone, so every replica, today and after a restart, makes the same one.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+
+GROUP = "quarterjack.dev"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+KIND = "ScheduledJob"
+PLURAL = "scheduledjobs"
+MANAGER = "quarterjack"
+
+LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"
+LABEL_JOB = f"{GROUP}/job"
+LABEL_JOB_UID = f"{GROUP}/job-uid"
+LABEL_FIRING = f"{GROUP}/firing"
+LABEL_TRIGGER = f"{GROUP}/trigger"
+LABEL_BUCKET = f"{GROUP}/bucket"
+LABEL_ROLE = f"{GROUP}/role"  # of a Lease: claim, run or member
+
+NOT_BEFORE = f"{GROUP}/not-before"
+NOT_AFTER = f"{GROUP}/not-after"
+HOLDER = f"{GROUP}/holder"
+JOB_REF = f"{GROUP}/job-ref"  # namespace/name of the job of a claim
+PODS_REVISION = f"{GROUP}/pods-revision"
+LAUNCH_BEFORE = f"{GROUP}/launch-before"
+LAUNCH_TIMEOUT = f"{GROUP}/launch-timeout-seconds"
+TAKEOVERS = f"{GROUP}/takeovers"
+OUTCOME = f"{GROUP}/outcome"
+REFUSAL = f"{GROUP}/refusal"
+RUN_ID = f"{GROUP}/run-id"
+ATTEMPT = f"{GROUP}/attempt"
+SCHEDULED_TIME = f"{GROUP}/scheduled-time"
+
+ROLE_CLAIM = "claim"
+ROLE_RUN = "run"
+ROLE_MEMBER = "member"
+
+
+def claim_name(uid: str, firing: int) -> str:
+    """The Lease by which a firing is claimed: also the run's id."""
+    return f"{uid.replace('-', '')}-{firing}"
+
+
+def run_lease_name(uid: str) -> str:
+    """The Lease that guards a job against overlap."""
+    return uid
+
+
+def pod_name(job: str, uid: str, firing: int, *, unit: str = "", attempt: int = 1) -> str:
+    """The job's name and ten base32 characters of a hash of (UID, firing, unit, attempt), each with its length before it."""
+    digest = hashlib.sha256()
+    for part in (uid, str(firing), unit, str(attempt)):
+        encoded = part.encode()
+        digest.update(len(encoded).to_bytes(4, "big") + encoded)
+    suffix = base64.b32encode(digest.digest()).decode().lower()[:10]
+    return f"{job}-{suffix}"
+
+
+def bucket_of(not_after: int) -> int:
+    """The minute after which no claim of a bucket can be created: its label is that minute's epoch second."""
+    return not_after // 60 * 60

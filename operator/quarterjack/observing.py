@@ -1,0 +1,147 @@
+"""The observing write: what a job's status becomes when a new generation of its spec is first seen. Pure.
+
+It stores the instant from which the schedule counts, so that no replica has to guess it, and says whether the job can be served.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .clock import rfc3339
+from .model import Entry, Firings, Job
+from .plan import Plan, ScheduleError, plan_from_line, plan_of
+from .report import condition, next_time, report, schedule_state, with_conditions
+from .text import safe
+
+NO_FIRINGS = "NoFutureFiring"
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What a spec turns out to be: its plan, or why there is none; and what the API server says to its Pod."""
+
+    plan: Plan
+    line: str
+    schedule_error: str = ""
+    template_error: str = ""
+
+    @property
+    def problem(self) -> tuple[str, str] | None:
+        """Reason and message of the first thing that keeps the job from being served."""
+        if self.schedule_error:
+            return "InvalidSchedule", self.schedule_error
+        if self.template_error:
+            return "InvalidPodTemplate", self.template_error
+        return None
+
+
+def observe(job: Job, *, anchor: int, default_zone: str, template_error: str) -> Observation:
+    """Read the spec of a job whose firings count from `anchor`."""
+    by_hand = plan_of({}, anchor=anchor)
+    if job.spec.invalid:
+        return Observation(by_hand, "", schedule_error=f"spec: {job.spec.invalid}", template_error=template_error)
+    try:
+        plan = plan_of(job.spec.timing, anchor=anchor, default_zone=default_zone)
+    except ScheduleError as error:
+        return Observation(by_hand, shown_schedule(job), safe(f"spec.{error}"), template_error)
+    return Observation(plan, plan.line(), template_error=template_error)
+
+
+def shown_schedule(job: Job) -> str:
+    """The schedule as its author wrote it, for the column, where it cannot be read."""
+    timing = job.spec.timing
+    return safe(str(timing.get("schedule") or timing.get("interval") or timing.get("runAfter") or ""), 200)
+
+
+def is_rescheduled(job: Job, line: str) -> bool:
+    """Whether this generation changes when the job fires: another schedule, suspended, resumed, or not served until now.
+
+    A job that could not be served did not fire, so it counts from its mending as from a resume.
+    """
+    status = job.status
+    return (
+        status.scheduled_from is None
+        or status.observed_schedule != line
+        or status.suspended != job.spec.suspend
+        or not status.ready
+    )
+
+
+def edit_instant(job: Job, *, now: int) -> int:
+    """The instant from which a changed schedule counts: never in the future, never before the one that it follows."""
+    if job.status.scheduled_from is None:
+        return min(job.edited, now)
+    return max(min(job.edited, now), job.recorded_until if job.status.suspended else job.status.scheduled_from)
+
+
+def old_plan(job: Job) -> Plan | None:
+    """The plan that held until this generation; None where it fired nothing."""
+    status = job.status
+    if status.scheduled_from is None or status.suspended or not status.ready:
+        return None
+    return plan_from_line(status.observed_schedule, anchor=status.scheduled_from)
+
+
+def observed_status(
+    job: Job,
+    seen: Observation,
+    *,
+    now: int,
+    served_by: str,
+    scheduled_from: int,
+    watermark: int,
+    settled: Iterable[Entry] = (),
+) -> dict[str, Any]:
+    """The status with this generation observed; `settled` are the lines that the old schedule's firings still get."""
+
+    old = job.status.document()
+    status = report(job, plan_of({}, anchor=scheduled_from), Firings(), now=now, added=settled)
+    status["observedGeneration"] = job.generation
+    status["scheduledFrom"] = rfc3339(scheduled_from)
+    status["observedSchedule"] = seen.line
+    status["servedBy"] = served_by
+    status["watermark"] = rfc3339(watermark)
+    status["state"] = schedule_state(job, seen.plan, watermark=watermark)
+    status["nextScheduleTime"] = next_time(job, seen.plan, watermark=watermark)
+    status["conditions"] = with_conditions(old, _conditions(job, old, seen, now=now, state=status["state"]))
+    return {key: value for key, value in status.items() if value is not None}
+
+
+def _conditions(job: Job, old: Mapping[str, Any], seen: Observation, *, now: int, state: str) -> list[dict[str, Any]]:
+    def line(kind: str, status: str, reason: str, message: str) -> dict[str, Any]:
+        return condition(old, kind, status, reason, message, generation=job.generation, now=now)
+
+    if seen.schedule_error:
+        schedule = line("ScheduleValid", "False", "InvalidSchedule", seen.schedule_error)
+    elif state == "Stopped" and job.spec.timing:
+        schedule = line("ScheduleValid", "True", NO_FIRINGS, f"No firing will follow: {seen.line}")
+    else:
+        schedule = line("ScheduleValid", "True", "Valid", seen.line)
+    template = (
+        line("PodTemplateValid", "False", "InvalidPodTemplate", seen.template_error)
+        if seen.template_error
+        else line("PodTemplateValid", "True", "Valid", "The API server accepts a Pod of this template")
+    )
+    return [
+        line("Ready", *_ready(job, seen)),
+        schedule,
+        template,
+        line("Healthy", "Unknown", "NotReported", "Health is not reported by this version"),
+    ]
+
+
+def _ready(job: Job, seen: Observation) -> tuple[str, str, str]:
+    if seen.problem is not None:
+        return "False", *seen.problem
+    if job.spec.unserved:
+        fields = ", ".join(job.spec.unserved)
+        return (
+            "False",
+            "NotImplemented",
+            f"Not served by this version: {fields}; the job does not fire until it is removed",
+        )
+    if job.spec.suspend:
+        return "True", "Suspended", "spec.suspend is true: no scheduled firing starts"
+    return "True", "Served", "The job is served"

@@ -1,0 +1,205 @@
+"""One replica: its parts, put together around one API client. What feeds it jobs, and who scrapes it, is left to the caller."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Histogram
+
+from . import names
+from .api import ALL_PODS, LEASES, PODS, Api
+from .clock import Clock, ServerClock
+from .desk import Desk, PlanBook
+from .errors import QuarterjackError
+from .events import Recorder
+from .feed import Feed
+from .fence import Fence
+from .janitor import Janitor
+from .launcher import Launcher
+from .lease import Claims
+from .membership import Membership
+from .reflector import Reflector
+from .runs import RunLeases
+from .settings import Settings
+from .starter import Starter
+from .status import StatusWriter
+from .store import LeaseView, PodView, Store
+from .transport import Transport
+from .turns import Due, Turns
+
+log = logging.getLogger(__name__)
+
+SKEW_SECONDS = 30.0
+_SELECTOR = f"{names.LABEL_MANAGED_BY}={names.MANAGER}"
+_RETRY_SECONDS = 1.0
+# From 5 ms up to the end of the on-time window.
+_LATENESS_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 30, 60, 120)
+
+
+class Replica:
+    """All parts of a replica."""
+
+    def __init__(self, transport: Transport, clock: Clock, settings: Settings) -> None:
+        self.settings = settings
+        self.name = settings.replica
+        self.registry = CollectorRegistry()
+        self.lateness = Histogram(
+            "scheduledjob_launch_lateness_seconds",
+            "From a firing's scheduled instant to its Pod's creation, as seen by the replica that launched it.",
+            buckets=_LATENESS_BUCKETS,
+            registry=self.registry,
+        )
+        self.api = Api(transport, ServerClock(clock))
+        self.store = Store()
+        self.served_by = ""
+        namespace = settings.namespace
+        self.fence = Fence(self.api, namespace=namespace)
+        self.membership = Membership(self.api, self.store, namespace=namespace, replica=self.name)
+        self.leases = Reflector(
+            self.api, LEASES.format(namespace), LeaseView(self.store), label_selector=_SELECTOR, metadata_only=True
+        )
+        paths = [PODS.format(watched) for watched in settings.watch_namespaces] or [ALL_PODS]
+        self.pods = [Reflector(self.api, path, PodView(self.store), label_selector=_SELECTOR) for path in paths]
+        self.feed = Feed(self.api, self.store, namespaces=settings.watch_namespaces)
+        plans = PlanBook(settings.default_time_zone)
+        self.claims = Claims(self.api, namespace=namespace, replica=self.name)
+        launcher = Launcher(self.api)
+        self.starter = Starter(
+            self.api,
+            self.store,
+            self.claims,
+            launcher,
+            RunLeases(self.api, self.store, namespace=namespace),
+            plans,
+            pods_revision=self._pods_revision,
+            fenced=lambda: self.fence.stands,
+            served_by=lambda: self.served_by,
+            launched=self.lateness.observe,
+        )
+        self.desk = Desk(
+            self.store,
+            self.api.clock,
+            plans,
+            self.membership,
+            served_by=lambda: self.served_by,
+            views_live=self._views_live,
+            scheduling=settings.schedule,
+        )
+        self.turns = Turns(
+            self.name,
+            self.store,
+            self.api.clock,
+            ranks=self.membership.ranks,
+            start=self._start,
+            in_flight=settings.in_flight,
+        )
+        self.writer = StatusWriter(
+            self.api,
+            self.store,
+            self.starter,
+            launcher,
+            Recorder(self.api, replica=self.name),
+            plans,
+            namespace=namespace,
+            default_zone=settings.default_time_zone,
+            served_by=lambda: self.served_by,
+            busy=lambda: self.turns.busy,
+            written=lambda uid, done: self.desk.written(uid, done=done),
+        )
+        self.desk.open(self.turns, self.writer, self.starter)
+        self.janitor = Janitor(
+            self.api,
+            self.store,
+            self.membership,
+            namespace=namespace,
+            fenced=lambda: self.fence.stands,
+            views_live=self._views_live,
+            busy=lambda: self.turns.busy,
+        )
+
+    async def _start(self, due: Due) -> bool:
+        return await self.starter.on_time(
+            due.uid, due.firing, due.start, generation=due.generation, careful=due.careful
+        )
+
+    def _pods_revision(self) -> str:
+        """The oldest revision among the Pod views: no later than any claim that is about to be made."""
+        return min((view.revision for view in self.pods), key=lambda revision: int(revision or 0))
+
+    def _views_live(self) -> bool:
+        return self.leases.live and all(view.live for view in self.pods)
+
+    def unready(self) -> list[str]:
+        """What keeps this replica from being ready; empty where nothing does."""
+        skew = self.api.clock.offset_seconds
+        checks = {
+            "the operator's namespace has not been read yet": not self.served_by,
+            "the Leases are not listed or their watch is dead": not self.leases.live,
+            "the Pods are not listed or their watch is dead": not all(view.live for view in self.pods),
+            "the ScheduledJobs have not all come yet": not self.feed.synced.is_set(),
+            "the fence has not been probed yet": not self.fence.known.is_set(),
+            f"the clock is {skew:+.0f} s off the API server's": abs(skew) > SKEW_SECONDS,
+        }
+        return [text for text, holds in checks.items() if holds]
+
+    def warnings(self) -> list[str]:
+        """What does not keep it from being ready, but should be known."""
+        missing = self.fence.known.is_set() and not self.fence.stands
+        return ["the fence policy quarterjack-fence is not installed; apply crds/"] if missing else []
+
+    async def run(self) -> None:
+        """Run until cancelled; a part that fails ends them all."""
+        await self._read_namespace()
+        async with asyncio.TaskGroup() as group:
+            for part in self._parts():
+                group.create_task(part)
+
+    def _parts(self) -> list[Coroutine[Any, Any, None]]:
+        return [
+            self.membership.run(),
+            self.leases.run(),
+            *(view.run() for view in self.pods),
+            self.fence.run(),
+            self._attend(),
+            self.feed.sweep(self.starter),
+            self.janitor.run(),
+        ]
+
+    async def _attend(self) -> None:
+        """Look at jobs once the views are there: before, every claim would look as if it were missing."""
+        for view in (self.leases, *self.pods):
+            await view.synced.wait()
+        await self.fence.known.wait()
+        for uid in list(self.store.jobs):
+            self.desk.agenda.bring_forward(uid, self.api.clock.now())
+        await self.desk.agenda.run()
+
+    async def _read_namespace(self) -> None:
+        path = f"/api/v1/namespaces/{self.settings.namespace}"
+        while not self.served_by:
+            answer = await self.api.get(path, metadata_only=True)
+            if answer.done:
+                self.served_by = answer.document["metadata"]["uid"]
+                return
+            if answer.status in {403, 404}:
+                raise QuarterjackError(
+                    f"the operator's namespace {self.settings.namespace!r} (--namespace) cannot be read: {answer.message}"
+                )
+            log.warning("the operator's namespace cannot be read: %s %s", answer.ending, answer.message)
+            await asyncio.sleep(_RETRY_SECONDS)
+
+    async def shut_down(self) -> list[str]:
+        """Stop claiming, finish what is in flight, flush statuses, leave; what was left after the grace period."""
+        left: list[str] = []
+        try:
+            async with asyncio.timeout(self.settings.grace_seconds):
+                await self.turns.close()
+                await self.desk.close()
+                await self.writer.flush()
+                await self.membership.leave()
+        except TimeoutError:
+            left = [f"{len(self.turns)} due firings", f"{len(self.writer)} statuses"]
+        return left

@@ -1,0 +1,155 @@
+"""A ScheduledJob's status, rendered from what is known: a pure function, so that every replica writes the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from .clock import rfc3339
+from .decision import advance, prune, sighted
+from .model import Entry, Firings, Job, State
+from .plan import Plan
+
+_ACTIVE_MOST = 100
+_ACTIVE_FIELDS = ("id", "scheduledTime", "trigger", "attempt", "state", "startTime", "podName")
+_FAILURES = frozenset({State.FAILED, State.STALE, State.DEAD_LETTERED})
+_NOT_RUN = frozenset({State.SKIPPED, State.MISSED})
+
+
+def entry_document(entry: Entry) -> dict[str, Any]:
+    """A history line as the API has it."""
+    document: dict[str, Any] = {
+        "id": entry.id,
+        "scheduledTime": rfc3339(entry.first_scheduled if entry.first_scheduled is not None else entry.scheduled),
+        "trigger": entry.trigger.value,
+        "attempt": entry.attempt,
+        "state": entry.state.value,
+    }
+    optional = {
+        "reason": entry.reason,
+        "message": entry.message,
+        "startTime": rfc3339(entry.started) if entry.started is not None else "",
+        "completionTime": rfc3339(entry.completed) if entry.completed is not None else "",
+        "podName": entry.pod_name,
+        "count": entry.count,
+        "firstScheduledTime": rfc3339(entry.first_scheduled) if entry.first_scheduled is not None else "",
+        "lastScheduledTime": rfc3339(entry.scheduled) if entry.first_scheduled is not None else "",
+    }
+    return document | {key: value for key, value in optional.items() if value}
+
+
+def report(job: Job, plan: Plan, firings: Firings, *, now: int, added: Iterable[Entry] = ()) -> dict[str, Any]:
+    """The status as it should be now, from the one that stands, what is seen of the job's firings, and lines to add."""
+    old = job.status.document()
+    standing = {entry.id: entry for entry in job.status.entries()}
+    lines = standing | {entry.id: entry for entry in added}
+    for firing in firings.claims.keys() | firings.pods.keys():
+        line = lines.get(str(firing))
+        if line is None and firing <= job.recorded_until:
+            continue  # it has had its record, and the record its time
+        seen = sighted(line, firings.claims.get(firing), firings.pods.get(firing))
+        if seen is not None:
+            lines[seen.id] = seen
+    settled = max((entry.scheduled for entry in lines.values() if entry.count), default=0)
+    watermark = advance(plan, max(job.recorded_until, settled), now=now, recorded=lambda f: str(f) in lines)
+    kept = prune(lines.values(), job.spec, watermark=watermark, now=now)
+    status = old | _summary(old, job, plan, list(lines.values()), standing, watermark=watermark)
+    status["watermark"] = rfc3339(watermark)
+    status["history"] = [entry_document(entry) for entry in kept]
+    return {key: value for key, value in status.items() if value is not None}
+
+
+def _summary(
+    old: Mapping[str, Any],
+    job: Job,
+    plan: Plan,
+    lines: Sequence[Entry],
+    standing: Mapping[str, Entry],
+    *,
+    watermark: int,
+) -> dict[str, Any]:
+    active = sorted((e for e in lines if not e.ended and e.pod_name), key=lambda e: e.scheduled, reverse=True)
+    ended = sorted((e for e in lines if e.ended), key=lambda e: (e.completed or e.scheduled, e.scheduled))
+    fresh = [e for e in ended if e.id not in standing or not standing[e.id].ended]
+    run = [e.scheduled for e in lines if e.state not in _NOT_RUN and e.pod_name]
+    summary: dict[str, Any] = {
+        "active": [_active(e) for e in active[:_ACTIVE_MOST]],
+        "activeCount": len(active),
+        "state": schedule_state(job, plan, watermark=watermark),
+        "nextScheduleTime": next_time(job, plan, watermark=watermark),
+        "lastScheduleTime": _latest(old.get("lastScheduleTime"), run),
+        "lastSuccessfulTime": _latest(
+            old.get("lastSuccessfulTime"), [e.completed for e in fresh if e.state is State.SUCCEEDED and e.completed]
+        ),
+        "lastFailureTime": _latest(
+            old.get("lastFailureTime"), [e.completed for e in fresh if e.state in _FAILURES and e.completed]
+        ),
+        "consecutiveFailures": _consecutive(old.get("consecutiveFailures", 0), fresh),
+        "lastResult": fresh[-1].state.value if fresh else old.get("lastResult"),
+    }
+    started = [e.started for e in lines if e.started]
+    if started and "firstRunTime" not in old:
+        summary["firstRunTime"] = rfc3339(min(started))
+    summary["health"] = "Suspended" if job.spec.suspend else "Unknown"
+    return summary
+
+
+def _active(entry: Entry) -> dict[str, Any]:
+    document = entry_document(entry)
+    return {key: document[key] for key in _ACTIVE_FIELDS if key in document}
+
+
+def schedule_state(job: Job, plan: Plan, *, watermark: int) -> str:
+    """Scheduled, Suspended, or Stopped where no firing follows the last that is on record."""
+    if job.spec.suspend:
+        return "Suspended"
+    return "Scheduled" if plan.next_after(watermark) is not None else "Stopped"
+
+
+def next_time(job: Job, plan: Plan, *, watermark: int) -> str | None:
+    """The first firing after the last that is on record, as the API writes it."""
+    following = None if job.spec.suspend else plan.next_after(watermark)
+    return rfc3339(following) if following is not None else None
+
+
+def _latest(known: str | None, times: Sequence[int]) -> str | None:
+    """RFC 3339 texts of one form compare as their instants do."""
+    return max([rfc3339(t) for t in times] + ([known] if known else []), default=None)
+
+
+def _consecutive(known: int, fresh: Sequence[Entry]) -> int:
+    for entry in fresh:
+        if entry.state is State.SUCCEEDED:
+            known = 0
+        elif entry.state in _FAILURES:
+            known += 1
+    return known
+
+
+def condition(
+    old: Mapping[str, Any], kind: str, status: str, reason: str, message: str, *, generation: int, now: int
+) -> dict[str, Any]:
+    """A condition; its transition time stays while its status stays."""
+    known: Mapping[str, Any] = next((c for c in old.get("conditions") or () if c["type"] == kind), {})
+    same = known.get("status") == status
+    return {
+        "type": kind,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "observedGeneration": generation,
+        "lastTransitionTime": known.get("lastTransitionTime", rfc3339(now)) if same else rfc3339(now),
+    }
+
+
+def with_conditions(old: Mapping[str, Any], conditions: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The conditions, those given in the place of those that stand."""
+    given = {c["type"]: c for c in conditions}
+    kept = {c["type"]: c for c in old.get("conditions") or ()}
+    return list((kept | given).values())
+
+
+def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """What turns the old status into the new one: changed fields, and null for those that went."""
+    changed = {key: value for key, value in new.items() if old.get(key) != value}
+    return changed | {key: None for key in old if key not in new}

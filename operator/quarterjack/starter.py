@@ -1,0 +1,279 @@
+"""One firing's way from due to launched: claim, decide, launch, and the takeover of what another left half-way.
+
+Whatever ends here without a result (a lost answer, a crash, a fence refusal) leaves a claim without Pod or outcome, or no claim: both
+are seen by every replica, and taken up from there by `take_over`, `pending` or the late path. Nothing here sends a Pod twice.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+from .api import JOBS, Api, Ending, object_path
+from .clock import ServerClock
+from .decision import in_time, is_recorded, may_fire
+from .launcher import Launch, Launched, Launcher, Trace, Traced
+from .lease import Claims
+from .manifests import Run, Window
+from .model import LEASE_SECONDS, Claim, Entry, Job, Outcome, PodSight, Policy, State, Trigger, read_claim, read_job
+from .plan import Plan
+from .runs import RunLeases, Taken
+from .store import Store
+from .windows import ON_TIME_SECONDS, PENDING_SECONDS, commit_gap
+
+log = logging.getLogger(__name__)
+
+
+class Plans(Protocol):
+    """Knows when a job fires."""
+
+    def __call__(self, job: Job) -> Plan | None:
+        """The plan of a job, None where its schedule is not valid."""
+        ...
+
+
+class Starter:
+    """Starts firings. `pods_revision` is the Pod view's revision, `fenced` whether the fence is known to stand."""
+
+    def __init__(
+        self,
+        api: Api,
+        store: Store,
+        claims: Claims,
+        launcher: Launcher,
+        run_leases: RunLeases,
+        plans: Plans,
+        *,
+        pods_revision: Callable[[], str],
+        fenced: Callable[[], bool],
+        served_by: Callable[[], str],
+        launched: Callable[[float], None],
+    ) -> None:
+        self._api = api
+        self._store = store
+        self._claims = claims
+        self._launcher = launcher
+        self._run_leases = run_leases
+        self._plans = plans
+        self._pods_revision = pods_revision
+        self._fenced = fenced
+        self._served_by = served_by
+        self._launched = launched
+
+    @property
+    def _clock(self) -> ServerClock:
+        return self._api.clock
+
+    async def on_time(self, uid: str, firing: int, start: float, *, generation: int, careful: bool) -> bool:
+        """Claim a firing that is due and launch it. True where it was not decided and may be tried again."""
+        if careful and await self.read_job(uid) is None:
+            return uid in self._store.jobs
+        job = self._store.jobs.get(uid)
+        if job is None:
+            return False
+        if job.generation != generation or not may_fire(job, served_by=self._served_by()):
+            return False
+        if careful and self._store.recorded(uid, firing, ended=False):
+            return False
+        window = Window(int(start), int(start) + ON_TIME_SECONDS)
+        return await self._claim(self._run(job, firing, Trigger.SCHEDULE), window)
+
+    async def pending(self, uid: str, firing: int) -> None:
+        """Claim a firing whose record says that it is still to be claimed, within a few seconds of reading so."""
+        date = await self.read_job(uid)
+        job = self._store.jobs.get(uid)
+        if date is None or job is None or not job.observed or job.deleting:
+            return
+        entry = self._store.entries(uid).get(firing)
+        if entry is None or entry.state is not State.PENDING or entry.pod_name:
+            return
+        # the window counts from the read, by the server's clock: a stall after it must not move it
+        await self._claim(self._run(job, firing, entry.trigger), Window(date - 1, date + PENDING_SECONDS))
+
+    async def _claim(self, run: Run, window: Window) -> bool:
+        claim = await self._claims.create(run, window, pods_revision=self._pods_revision())
+        if isinstance(claim, Ending):
+            return claim in {Ending.THROTTLED, Ending.NOT_SENT, Ending.DOUBT}
+        self._store.put_claim(claim)
+        await self._proceed(run, claim, not_before=claim.created)
+        return False
+
+    async def take_over(self, seen: Claim) -> None:
+        """Take over a claim without Pod or outcome, once nothing of its holders can be committed any more.
+
+        1. Read the claim: still without outcome, and the server's clock is past its window and the commit gap.
+        2. Read the job: no record says that it ran. 3. Prove that no Pod of the name ever was. 4. Take the claim at the revision
+        of step 1, with a new window; decide and launch as its holder.
+        """
+        answer = await self._claims.read(seen)
+        claim = read_claim(answer.document) if answer.done else None
+        if claim is None or answer.date is None:
+            if answer.ending is Ending.ABSENT:
+                self._store.drop_claim(seen.job_uid, seen.firing, seen.uid)
+            return
+        self._store.put_claim(claim)
+        if claim.outcome is not None or answer.date <= claim.launch_before + commit_gap(claim.launch_timeout_seconds):
+            return
+        read = await self.read_job(seen.job_uid)
+        job = self._store.jobs.get(seen.job_uid)
+        if read is None or job is None or job.deleting or is_recorded(job, self._store.entries(job.uid), claim.firing):
+            return
+        run = self._run(job, claim.firing, claim.trigger)
+        outcome = self._outcome(claim, await self._launcher.trace(run, claim), now=answer.date)
+        if outcome is None:
+            return
+        if isinstance(outcome, Outcome):
+            await self._settle(claim, outcome)
+            return
+        taken = await self._claims.take(claim, now=int(self._clock.now()))
+        if taken is not None:
+            self._store.put_claim(taken)
+            log.info("took over claim %s from %s", claim.name, claim.holder, extra=log_fields(run))
+            await self._proceed(run, taken, not_before=answer.date)
+
+    def _outcome(self, claim: Claim, trace: Trace, *, now: int) -> Outcome | bool | None:
+        """What a trace means: an outcome to record, True to launch, None to leave it for now."""
+        match trace.traced:
+            case Traced.PRESENT:
+                if trace.sight is not None:
+                    self._store.put_pod(trace.sight)
+                    return None
+                return Outcome(State.FAILED, "PodNameTaken", "A Pod of another owner has the run's name")
+            case Traced.GONE if trace.sight is not None:
+                self._store.put_pod(trace.sight)
+                return Outcome(trace.sight.state, trace.sight.reason, trace.sight.message)
+            case Traced.GONE | Traced.UNKNOWN:
+                return _launch_unknown("the events of its Pod's name are no longer kept")
+            case Traced.UNREAD:
+                return None
+        if not self._fenced():
+            return _launch_unknown("the fence policy is not installed, so a late Pod cannot be excluded")
+        if claim.refusal and now > claim.created + LEASE_SECONDS:
+            return Outcome(State.FAILED, "FailedCreate", claim.refusal)
+        return True
+
+    async def _proceed(self, run: Run, claim: Claim, *, not_before: int) -> None:
+        """As the claim's holder: skip, or launch."""
+        skip = self._why_skip(run) or await self._overlap(run)
+        if skip is Taken.DOUBT:
+            return
+        if isinstance(skip, Outcome):
+            await self._settle(claim, skip)
+            return
+        result = await self._launcher.create(
+            run, Window(not_before, claim.launch_before), timeout_seconds=claim.launch_timeout_seconds
+        )
+        await self._after(run, claim, result)
+
+    def _why_skip(self, run: Run) -> Outcome | None:
+        spec = run.job.spec
+        if spec.suspend:
+            return Outcome(State.SKIPPED, "Suspended", "The job was suspended before this firing could start")
+        if not in_time(spec, run.firing, self._clock.now()):
+            late = f"It could not start within startingDeadlineSeconds ({spec.starting_deadline_seconds})"
+            return Outcome(State.MISSED, "StartingDeadlineExceeded", late)
+        return None
+
+    async def _overlap(self, run: Run) -> Outcome | Taken:
+        """The skip where another run of the job is alive, else whether this one may start."""
+        if run.job.spec.policy is Policy.ALLOW:
+            return Taken.YES
+        other = self._live_pod(run)
+        if other is not None:
+            return _overlap(other.name)
+        taken = await self._run_leases.take(run.job, run.firing)
+        return _overlap("another run") if taken is Taken.NO else taken
+
+    def _live_pod(self, run: Run) -> PodSight | None:
+        pods = self._store.firings_of(run.job.uid).pods.values()
+        return next((p for p in pods if p.firing != run.firing and not p.ended and not p.deleted), None)
+
+    async def _after(self, run: Run, claim: Claim, result: Launched) -> None:
+        match result.launch:
+            case Launch.LAUNCHED:
+                self._launched(self._clock.now() - run.firing)
+                log.info("launched %s", run.pod_name, extra=log_fields(run))
+            case Launch.INVALID:
+                await self._settle(claim, Outcome(State.FAILED, "PodInvalid", result.message))
+            case Launch.TAKEN:
+                await self._settle(claim, Outcome(State.FAILED, "PodNameTaken", result.message))
+            case Launch.REFUSED:
+                log.warning("Pod %s was refused: %s", run.pod_name, result.message, extra=log_fields(run))
+                changed = await self._claims.refuse(claim, result.message)
+                if changed is not None:
+                    self._store.put_claim(changed)
+            case Launch.UNKNOWN:
+                log.warning("Pod %s is in doubt: %s", run.pod_name, result.message, extra=log_fields(run))
+
+    async def _settle(self, claim: Claim, outcome: Outcome) -> None:
+        changed = await self._claims.settle(claim, outcome)
+        if changed is not None:
+            self._store.put_claim(changed)
+            log.info("%s is %s: %s %s", claim.name, outcome.state, outcome.reason, outcome.message)
+
+    async def read_job(self, uid: str) -> int | None:
+        """Bring the store's job up to date by a quorum read: the server's clock at that read.
+
+        None where it could not be read; the store drops it where it is gone or another has its name.
+        """
+        known = self._store.jobs.get(uid)
+        if known is None:
+            return None
+        answer = await self._api.get(object_path(JOBS, known.namespace, known.name))
+        if answer.ending is Ending.ABSENT:
+            self._store.drop_job(uid)
+            return None
+        if not answer.done:
+            return None
+        job = read_job(answer.document)
+        if job.uid != uid:
+            self._store.drop_job(uid)
+            return None
+        self._store.put_job(job)
+        return answer.date
+
+    async def verify(self, job: Job, entry: Entry) -> None:
+        """Read the Pod of a run whose record is open and whose Pod no view shows."""
+        run = self._run(job, entry.scheduled, entry.trigger)
+        found = await self._launcher.read(run)
+        if isinstance(found, PodSight):
+            self._store.put_pod(found)
+        elif found in {Ending.ABSENT, Ending.EXISTS}:
+            self._store.put_pod(_lost(run, entry, now=int(self._clock.now())))
+
+    def _run(self, job: Job, firing: int, trigger: Trigger) -> Run:
+        plan = self._plans(job)
+        return Run(job, firing, trigger, zones=plan.zones_at(firing) if plan is not None else ())
+
+
+def _lost(run: Run, entry: Entry, *, now: int) -> PodSight:
+    return PodSight(
+        name=run.pod_name,
+        namespace=run.job.namespace,
+        uid="",
+        job_uid=run.job.uid,
+        firing=run.firing,
+        state=State.FAILED,
+        created=entry.started or entry.scheduled,
+        trigger=entry.trigger,
+        attempt=entry.attempt,
+        reason="PodDeleted",
+        message="The Pod was deleted before its end was seen",
+        started=entry.started,
+        completed=now,
+        deleted=True,
+    )
+
+
+def _launch_unknown(why: str) -> Outcome:
+    return Outcome(State.FAILED, "LaunchUnknown", f"Whether it was launched is not known: {why}; not launched again")
+
+
+def _overlap(other: str) -> Outcome:
+    return Outcome(State.SKIPPED, "Overlap", f"concurrencyPolicy is Forbid and {other} was still running")
+
+
+def log_fields(run: Run) -> dict[str, str]:
+    """The fields that a line about a run carries."""
+    return {"job": f"{run.job.namespace}/{run.job.name}", "firing": str(run.firing), "run": run.id}

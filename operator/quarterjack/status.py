@@ -1,0 +1,293 @@
+"""Writes of a ScheduledJob's status: observe a generation, settle what is late, report what is seen.
+
+Each is conditional on the UID and revision that it rests on. A conflict costs a read and another look; nothing is overwritten
+unseen. A job's own writes never overlap in one replica, and all of them yield to launches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+from typing import Any
+
+from . import names
+from .api import JOBS, LEASES, Api, Ending, Listing, object_path
+from .decision import may_fire, settle
+from .errors import ApiError
+from .events import Recorder
+from .launcher import Launcher
+from .manifests import Run, Window
+from .model import Claim, Entry, Job, State, Trigger, read_claim, read_job
+from .observing import Observation, edit_instant, is_rescheduled, observe, observed_status, old_plan
+from .report import merge_patch, report
+from .starter import Plans, Starter
+from .store import Store
+from .text import safe
+from .transport import TransportError
+from .windows import LATE_SECONDS
+
+log = logging.getLogger(__name__)
+
+_TOGETHER = 8
+_RETRY_SECONDS = 1.0
+
+
+class Need(IntEnum):
+    """Why a status must be written; a greater one includes the lesser ones."""
+
+    REPORT = 1
+    SETTLE = 2
+    OBSERVE = 3
+
+
+class StatusWriter:
+    """The queue of statuses to write."""
+
+    def __init__(
+        self,
+        api: Api,
+        store: Store,
+        starter: Starter,
+        launcher: Launcher,
+        recorder: Recorder,
+        plans: Plans,
+        *,
+        namespace: str,
+        default_zone: str,
+        served_by: Callable[[], str],
+        busy: Callable[[], bool],
+        written: Callable[[str, bool], None],
+    ) -> None:
+        self._api = api
+        self._store = store
+        self._starter = starter
+        self._launcher = launcher
+        self._recorder = recorder
+        self._plans = plans
+        self._namespace = namespace
+        self._default_zone = default_zone
+        self._served_by = served_by
+        self._busy = busy
+        self._written = written
+        self._needs: dict[str, Need] = {}
+        self._queue: deque[str] = deque()
+        self._tasks: dict[str, asyncio.Task[bool]] = {}
+        self.results: dict[
+            tuple[str, str, str, str], int
+        ] = {}  # namespace, job, result, trigger: runs that we recorded
+
+    def __len__(self) -> int:
+        return len(self._needs) + len(self._tasks)
+
+    def ask(self, uid: str, need: Need) -> None:
+        """Ask for a job's status to be written, soon."""
+        if uid not in self._needs:
+            self._queue.append(uid)
+        self._needs[uid] = max(need, self._needs.get(uid, need))
+        self._fill()
+
+    def at_work(self, uid: str) -> bool:
+        """Whether a write of this job is under way or asked for."""
+        return uid in self._tasks or uid in self._needs
+
+    async def flush(self) -> None:
+        """Write all that is asked for."""
+        while self._tasks or self._needs:
+            self._fill()
+            if not self._tasks:
+                return
+            await asyncio.wait(self._tasks.values(), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.sleep(0)
+
+    def _fill(self) -> None:
+        most = 1 if self._busy() else _TOGETHER
+        for _ in range(len(self._queue)):
+            if len(self._tasks) >= most:
+                return
+            uid = self._queue.popleft()
+            if uid in self._tasks:
+                self._queue.append(uid)
+                continue
+            task = asyncio.get_running_loop().create_task(self._write(uid, self._needs.pop(uid)))
+            self._tasks[uid] = task
+            task.add_done_callback(lambda done, uid=uid: self._done(uid, done))  # type: ignore[misc]
+
+    def _done(self, uid: str, task: asyncio.Task[bool]) -> None:
+        del self._tasks[uid]
+        failed = task.cancelled() or task.exception() is not None
+        if failed and not task.cancelled():
+            log.error("the status of job %s could not be written", uid, exc_info=task.exception())
+        self._written(uid, not failed and task.result())
+        self._fill()
+
+    async def _write(self, uid: str, need: Need) -> bool:
+        """True where the status is as it should be."""
+        try:
+            if need is Need.OBSERVE:
+                return await self._observe(uid)
+            if need is Need.SETTLE:
+                return await self._settle(uid)
+            return await self._report(uid)
+        except (ApiError, TransportError) as error:
+            log.warning("the status of job %s could not be written: %s", uid, error)
+            await asyncio.sleep(_RETRY_SECONDS)
+            return False
+
+    async def _report(self, uid: str) -> bool:
+        job = self._store.jobs.get(uid)
+        plan = self._plans(job) if job is not None else None
+        if job is None or plan is None or not job.observed:
+            return True
+        status = report(job, plan, self._store.firings_of(uid), now=int(self._api.clock.now()))
+        return await self._put(job, status)
+
+    async def _settle(self, uid: str) -> bool:
+        """The late path. 1. Read the job. 2. List its claims. 3. Settle all that is unclaimed in one write at the read's revision."""
+        if await self._starter.read_job(uid) is None:
+            return False
+        job = self._store.jobs[uid]
+        plan = self._plans(job)
+        if plan is None or not may_fire(job, served_by=self._served_by()):
+            return True
+        listing, claims = await self._claims(job)
+        now = listing.date or int(self._api.clock.now())
+        latest = plan.previous(now)
+        settled = settle(
+            job,
+            plan,
+            until=now - LATE_SECONDS,
+            claims=claims,
+            entries=self._store.entries(uid),
+            now=now,
+            latest=latest is not None and latest <= now - LATE_SECONDS,
+        )
+        status = report(job, plan, self._store.firings_of(uid), now=now, added=settled.entries)
+        if not await self._put(job, status):
+            return False
+        for entry in settled.entries:
+            if entry.state is State.MISSED:
+                await self._recorder.warn(job, "MissSchedule", entry.message)
+        return True
+
+    async def _claims(self, job: Job) -> tuple[Listing, dict[int, Claim]]:
+        selector = f"{names.LABEL_ROLE}={names.ROLE_CLAIM},{names.LABEL_JOB_UID}={job.uid}"
+        listing = await self._api.list(
+            LEASES.format(self._namespace), query={"labelSelector": selector}, metadata_only=True
+        )
+        claims = [claim for item in listing.items if (claim := read_claim(item)) is not None]
+        return listing, {claim.firing: claim for claim in claims}
+
+    async def _observe(self, uid: str) -> bool:
+        job = self._store.jobs.get(uid)
+        if job is None:
+            return True
+        now = int(self._api.clock.now())
+        template_error = await self._template_error(job)
+        seen = observe(job, anchor=job.created, default_zone=self._default_zone, template_error=template_error)
+        if not is_rescheduled(job, seen.line):
+            scheduled_from = job.status.scheduled_from or job.created
+            return await self._put_observed(
+                job, seen, now=now, scheduled_from=scheduled_from, watermark=job.recorded_until
+            )
+        if job.status.scheduled_from is None:
+            instant = edit_instant(job, now=now)
+            return await self._put_observed(job, seen, now=now, scheduled_from=instant, watermark=instant)
+        return await self._reschedule(uid, template_error)
+
+    async def _reschedule(self, uid: str, template_error: str) -> bool:
+        """The schedule has changed: settle the old one up to the edit's instant, in the write that observes the new one."""
+        if await self._starter.read_job(uid) is None:
+            return False
+        job = self._store.jobs[uid]
+        listing, claims = await self._claims(job)
+        now = listing.date or int(self._api.clock.now())
+        instant = edit_instant(job, now=now)
+        plan = old_plan(job)
+        lines: tuple[Entry, ...] = ()
+        if plan is not None:
+            lines = settle(
+                job,
+                plan,
+                until=instant,
+                claims=claims,
+                entries=self._store.entries(uid),
+                now=now,
+                latest=not job.spec.suspend,
+            ).entries
+        seen = observe(job, anchor=instant, default_zone=self._default_zone, template_error=template_error)
+        watermark = max(job.recorded_until, instant)
+        return await self._put_observed(job, seen, now=now, scheduled_from=instant, watermark=watermark, settled=lines)
+
+    async def _put_observed(
+        self,
+        job: Job,
+        seen: Observation,
+        *,
+        now: int,
+        scheduled_from: int,
+        watermark: int,
+        settled: tuple[Entry, ...] = (),
+    ) -> bool:
+        seen = observe(job, anchor=scheduled_from, default_zone=self._default_zone, template_error=seen.template_error)
+        status = observed_status(
+            job,
+            seen,
+            now=now,
+            served_by=self._served_by(),
+            scheduled_from=scheduled_from,
+            watermark=watermark,
+            settled=settled,
+        )
+        if not await self._put(job, status):
+            return False
+        await self._tell(job, status)
+        return True
+
+    async def _tell(self, job: Job, status: Mapping[str, Any]) -> None:
+        """Warn of what keeps the job from firing, where its author looks."""
+        for condition in status["conditions"]:
+            if condition["type"] == "Ready" and condition["status"] == "False":
+                await self._recorder.warn(job, condition["reason"], condition["message"])
+            elif condition["reason"] == "NoFutureFiring":
+                await self._recorder.warn(job, "NoFutureFiring", condition["message"])
+
+    async def _template_error(self, job: Job) -> str:
+        """What the API server finds wrong with a Pod of the template: asked once a generation, by a dry run."""
+        if job.spec.invalid:
+            return ""
+        now = int(self._api.clock.now())
+        answer = await self._launcher.trial(Run(job, job.created, Trigger.SCHEDULE), Window(now - 60, now + 60))
+        if answer.ending is Ending.REFUSED and answer.status in {400, 422}:
+            return safe(f"spec.template: {answer.message}")
+        return ""
+
+    async def _put(self, job: Job, status: Mapping[str, Any]) -> bool:
+        """Write a status at the job's revision; True where it is written, or need not be."""
+        patch = merge_patch(job.status.document(), status)
+        if not patch:
+            return True
+        document = {"metadata": {"uid": job.uid, "resourceVersion": str(job.revision)}, "status": patch}
+        answer = await self._api.patch(object_path(JOBS, job.namespace, job.name) + "/status", document)
+        if answer.done:
+            self._count(job, read_job(answer.document))
+            return True
+        if answer.ending is Ending.CONFLICT or answer.ending is Ending.ABSENT:
+            await self._starter.read_job(job.uid)
+        else:
+            log.warning(
+                "the status of %s/%s was refused: %s %s", job.namespace, job.name, answer.ending, answer.message
+            )
+            await asyncio.sleep(max(_RETRY_SECONDS, answer.retry_after_seconds))
+        return False
+
+    def _count(self, before: Job, after: Job) -> None:
+        """Count the runs whose end this write recorded."""
+        ended = {entry.id for entry in before.status.entries() if entry.ended}
+        for entry in after.status.entries():
+            if entry.ended and entry.id not in ended:
+                key = before.namespace, before.name, entry.state.value, entry.trigger.value
+                self.results[key] = self.results.get(key, 0) + max(1, entry.count)
+        self._store.put_job(after)

@@ -1,0 +1,266 @@
+"""What this replica knows: jobs from the feed, claims and Pods from the reflectors, and who else is there.
+
+A view is a hint to act, never evidence of absence. Whoever wants to hear of changes gives a listener.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from . import names
+from .errors import QuarterjackError
+from .model import Claim, Entry, Firings, Job, PodSight, read_claim
+from .pod import read_pod
+
+
+@dataclass(frozen=True, slots=True)
+class RunLease:
+    """The guard against overlap of one job, as the view shows it: who holds it, and at which revision."""
+
+    uid: str
+    revision: int
+    holder: str
+
+
+@dataclass(slots=True)
+class Member:
+    """A replica and the last sign of life from it, on our monotonic clock."""
+
+    sign_time: float
+    renewed_time: float
+
+
+class Store:
+    """The views, indexed by job UID."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, Job] = {}
+        self.firings: dict[str, Firings] = {}
+        self.run_leases: dict[str, RunLease] = {}
+        self.members: dict[str, Member] = {}
+        self.on_job: list[Callable[[str], None]] = []
+        self.on_claim: list[Callable[[Claim], None]] = []
+        self.on_pod: list[Callable[[str], None]] = []
+        self.on_members: list[Callable[[], None]] = []
+        self._entries: dict[str, tuple[int, dict[int, Entry]]] = {}
+
+    def put_job(self, job: Job) -> None:
+        """Take a job as an event or an answer showed it, unless what is known is newer."""
+        known = self.jobs.get(job.uid)
+        if known is not None and known.revision >= job.revision:
+            return
+        self.jobs[job.uid] = job
+        self._purge(job.uid)
+        for tell in self.on_job:
+            tell(job.uid)
+
+    def drop_job(self, uid: str) -> None:
+        """A job is gone."""
+        if self.jobs.pop(uid, None) is not None:
+            self._entries.pop(uid, None)
+            for tell in self.on_job:
+                tell(uid)
+
+    def firings_of(self, uid: str) -> Firings:
+        """What is seen of a job's firings; the job itself may not be known yet, or no longer."""
+        return self.firings.get(uid) or Firings()
+
+    def entries(self, uid: str) -> Mapping[int, Entry]:
+        """A job's history by firing (runs only, not the coalesced lines), parsed once a revision."""
+        job = self.jobs.get(uid)
+        if job is None:
+            return {}
+        known = self._entries.get(uid)
+        if known is None or known[0] != job.revision:
+            known = job.revision, {entry.scheduled: entry for entry in job.status.entries() if not entry.count}
+            self._entries[uid] = known
+        return known[1]
+
+    def forget_entries(self, uid: str) -> None:
+        """Free the parsed history of a job that rests."""
+        self._entries.pop(uid, None)
+
+    def recorded(self, uid: str, firing: int, *, ended: bool) -> bool:
+        """Whether a firing has its record (and, with `ended`, its final one)."""
+        job = self.jobs.get(uid)
+        if job is None:
+            return False
+        entry = self.entries(uid).get(firing)
+        if entry is None:
+            return firing <= job.recorded_until
+        return entry.ended or not ended
+
+    def put_claim(self, claim: Claim) -> None:
+        """Take a claim that an answer or an event showed."""
+        claims = self.firings.setdefault(claim.job_uid, Firings()).claims
+        known = claims.get(claim.firing)
+        if known is not None and known.uid == claim.uid and known.revision >= claim.revision:
+            return
+        claims[claim.firing] = claim
+        self.sign_of(claim.holder)
+        for tell in self.on_claim:
+            tell(claim)
+
+    def drop_claim(self, uid: str, firing: int, lease_uid: str) -> None:
+        """A claim is gone."""
+        firings = self.firings.get(uid)
+        if firings is not None and firing in firings.claims and firings.claims[firing].uid == lease_uid:
+            del firings.claims[firing]
+            self._tidy(uid)
+
+    def put_pod(self, sight: PodSight) -> None:
+        """Take a Pod as an event showed it; one that is gone stays until its end is recorded."""
+        pods = self.firings.setdefault(sight.job_uid, Firings()).pods
+        known = pods.get(sight.firing)
+        if known is not None and known.uid == sight.uid and known.ended and not (sight.deleted and not known.deleted):
+            return  # an end is final
+        if sight.deleted and known is not None and known.uid == sight.uid and known.ended:
+            sight = replace(known, deleted=True)
+        pods[sight.firing] = sight
+        if sight.deleted:
+            self._purge(sight.job_uid)
+        for tell in self.on_pod:
+            tell(sight.job_uid)
+
+    def lose_pod(self, uid: str, firing: int) -> None:
+        """A Pod was not in a list: if its end is known keep it as gone, else let its absence be verified."""
+        firings = self.firings[uid]
+        pod = firings.pods[firing]
+        if pod.ended:
+            firings.pods[firing] = replace(pod, deleted=True)
+            self._purge(uid)
+        else:
+            del firings.pods[firing]
+            self._tidy(uid)
+        for tell in self.on_pod:
+            tell(uid)
+
+    def sign_of(self, member: str) -> None:
+        """A sign of life from a replica."""
+        known = self.members.get(member)
+        if known is not None:
+            known.sign_time = asyncio.get_running_loop().time()
+
+    def renew_member(self, name: str) -> None:
+        """A replica's membership was made or renewed."""
+        now = asyncio.get_running_loop().time()
+        known = self.members.get(name)
+        self.members[name] = Member(now, now)
+        if known is None:
+            self._tell_members()
+
+    def drop_member(self, name: str) -> None:
+        """A replica has left, or has not renewed for too long."""
+        if self.members.pop(name, None) is not None:
+            self._tell_members()
+
+    def _tell_members(self) -> None:
+        for tell in self.on_members:
+            tell()
+
+    def _purge(self, uid: str) -> None:
+        """Forget the Pods that are gone and whose end is on record."""
+        firings = self.firings.get(uid)
+        if firings is None or uid not in self.jobs:
+            return
+        gone = [f for f, pod in firings.pods.items() if pod.deleted and self.recorded(uid, f, ended=True)]
+        for firing in gone:
+            del firings.pods[firing]
+        self._tidy(uid)
+
+    def _tidy(self, uid: str) -> None:
+        firings = self.firings.get(uid)
+        if firings is not None and not firings.claims and not firings.pods:
+            del self.firings[uid]
+
+
+class LeaseView:
+    """Sink of the Leases in our own namespace (metadata only): claims, run leases, members."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._names: dict[str, tuple[str, str, int, str]] = {}  # by name: role, key, firing, Lease UID
+
+    def replace(self, items: list[Mapping[str, Any]]) -> None:
+        """All Leases."""
+        present = {item["metadata"]["name"] for item in items}
+        for name in [name for name in self._names if name not in present]:
+            self._drop(name)
+        for item in items:
+            self.apply("ADDED", item)
+
+    def apply(self, kind: str, item: Mapping[str, Any]) -> None:
+        """One event."""
+        meta = item["metadata"]
+        if kind == "DELETED":
+            self._drop(meta["name"])
+            return
+        role = (meta.get("labels") or {}).get(names.LABEL_ROLE)
+        if role == names.ROLE_CLAIM:
+            self._claim(item)
+        elif role == names.ROLE_RUN:
+            lease = read_run_lease(item)
+            self._names[meta["name"]] = role, meta["name"], 0, meta["uid"]
+            self._store.run_leases[meta["name"]] = lease
+        elif role == names.ROLE_MEMBER:
+            self._names[meta["name"]] = role, meta["name"], 0, meta["uid"]
+            self._store.renew_member((meta.get("annotations") or {}).get(names.HOLDER, meta["name"]))
+
+    def _claim(self, item: Mapping[str, Any]) -> None:
+        claim = read_claim(item)
+        if claim is not None:
+            self._names[claim.name] = names.ROLE_CLAIM, claim.job_uid, claim.firing, claim.uid
+            self._store.put_claim(claim)
+
+    def _drop(self, name: str) -> None:
+        role, key, firing, uid = self._names.pop(name, ("", "", 0, ""))
+        if role == names.ROLE_CLAIM:
+            self._store.drop_claim(key, firing, uid)
+        elif role == names.ROLE_RUN:
+            self._store.run_leases.pop(key, None)
+        elif role == names.ROLE_MEMBER:
+            self._store.drop_member(member_of(key))
+
+
+def read_run_lease(item: Mapping[str, Any]) -> RunLease:
+    """A run lease from its metadata."""
+    meta = item["metadata"]
+    return RunLease(meta["uid"], int(meta["resourceVersion"]), (meta.get("annotations") or {}).get(names.HOLDER, ""))
+
+
+def member_lease_name(member: str) -> str:
+    """The Lease by which a replica shows that it is there."""
+    return f"member-{member}"
+
+
+def member_of(lease_name: str) -> str:
+    """The replica whose membership a Lease is."""
+    if not lease_name.startswith("member-"):
+        raise QuarterjackError(f"not a membership: {lease_name}")
+    return lease_name.removeprefix("member-")
+
+
+class PodView:
+    """Sink of the Pods that carry our label."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def replace(self, items: list[Mapping[str, Any]]) -> None:
+        """All Pods. One that vanished while nobody looked is left to `verify`: its end may have been seen by nobody."""
+        present = {(i["metadata"]["namespace"], i["metadata"]["name"]) for i in items}
+        for uid, firings in list(self._store.firings.items()):
+            for firing, pod in list(firings.pods.items()):
+                if not pod.deleted and (pod.namespace, pod.name) not in present:
+                    self._store.lose_pod(uid, firing)
+        for item in items:
+            self.apply("ADDED", item)
+
+    def apply(self, kind: str, item: Mapping[str, Any]) -> None:
+        """One event."""
+        sight = read_pod(item, deleted=kind == "DELETED")
+        if sight is not None:
+            self._store.put_pod(sight)

@@ -1,0 +1,199 @@
+"""Whose turn it is to start a firing that is due.
+
+Every replica hears of every due firing, in the same order. A replica's own firings (those for which it ranks first) start at once.
+Those of another wait: for its claim; or until it has been silent for 300 ms, then the next in rank has them; or until this
+replica has nothing else to do, then it helps from the far end, a few at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from .clock import ServerClock
+from .model import Claim
+from .store import Store
+from .windows import ON_TIME_SECONDS
+
+log = logging.getLogger(__name__)
+
+SILENCE_SECONDS = 0.3
+_POLL_SECONDS = 0.05
+_BACKLOG_SECONDS = 0.25  # what a live replica has not claimed for so long may be helped with
+_HELP_MOST = 4
+_HELP_PAUSE_SECONDS = 0.1
+_AGAIN_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A firing whose time has come. `start`: when it should start (jitter included), epoch seconds."""
+
+    uid: str
+    firing: int
+    start: float
+    generation: int
+    careful: bool = False
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Its identity."""
+        return self.uid, self.firing
+
+
+@dataclass(slots=True)
+class Waiting:
+    """A firing that waits for a replica that comes before us."""
+
+    due: Due
+    ranks: tuple[str, ...]
+    place: int  # of the replica that we wait for
+    since: float
+
+
+class Turns:
+    """The queue of due firings of one replica."""
+
+    def __init__(
+        self,
+        replica: str,
+        store: Store,
+        clock: ServerClock,
+        *,
+        ranks: Callable[[str], tuple[str, ...]],
+        start: Callable[[Due], Awaitable[bool]],
+        in_flight: int,
+    ) -> None:
+        self._replica = replica
+        self._store = store
+        self._clock = clock
+        self._ranks = ranks
+        self._start = start
+        self._in_flight_most = in_flight
+        self._own: deque[Due] = deque()
+        self._others: dict[str, OrderedDict[tuple[str, int], Waiting]] = {}
+        self._leaders: dict[tuple[str, int], str] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._poll: asyncio.TimerHandle | None = None
+        self._no_help_until = 0.0
+        self._closed = False
+        store.on_claim.append(self._claimed)
+
+    def __len__(self) -> int:
+        return len(self._own) + len(self._leaders)
+
+    @property
+    def busy(self) -> bool:
+        """Whether launches are under way or waiting: other writes yield to them."""
+        return bool(self._own) or len(self._tasks) > self._in_flight_most // 4
+
+    def add(self, due: Due) -> None:
+        """Take a firing that is due."""
+        ranks = self._ranks(due.uid)
+        if self._closed or due.key in self._leaders:
+            return
+        if not ranks or ranks[0] == self._replica or self._replica not in ranks:
+            self._own.append(due)
+            self._fill()
+        else:
+            self._wait(Waiting(due, ranks, 0, self._now()))
+
+    async def close(self) -> None:
+        """Start nothing more, and finish the launches that are under way."""
+        self._closed = True
+        self._own.clear()
+        self._others.clear()
+        self._leaders.clear()
+        if self._poll is not None:
+            self._poll.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def _claimed(self, claim: Claim) -> None:
+        self._remove((claim.job_uid, claim.firing))
+
+    def _remove(self, key: tuple[str, int]) -> None:
+        leader = self._leaders.pop(key, None)
+        if leader is not None:
+            self._others[leader].pop(key, None)
+            if not self._others[leader]:
+                del self._others[leader]
+
+    def _wait(self, waiting: Waiting) -> None:
+        leader = waiting.ranks[waiting.place]
+        self._others.setdefault(leader, OrderedDict())[waiting.due.key] = waiting
+        self._leaders[waiting.due.key] = leader
+        if self._poll is None:
+            self._poll = asyncio.get_running_loop().call_later(_POLL_SECONDS, self._look_around)
+
+    def _fill(self) -> None:
+        """Start own firings as far as requests may be in flight."""
+        while self._own and len(self._tasks) < self._in_flight_most and not self._closed:
+            due = self._own.popleft()
+            if due.firing in self._store.firings_of(due.uid).claims:
+                continue
+            task = asyncio.get_running_loop().create_task(self._run(due))
+            self._tasks.add(task)
+            task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("a firing failed", exc_info=task.exception())
+        self._fill()
+
+    async def _run(self, due: Due) -> None:
+        again = await self._start(due)
+        if again and self._clock.now() < due.start + ON_TIME_SECONDS:
+            asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self._retry, due)
+
+    def _retry(self, due: Due) -> None:
+        if not self._closed:
+            self._own.append(due)
+            self._fill()
+
+    def _look_around(self) -> None:
+        """Every 50 ms while firings wait for other replicas."""
+        self._poll = None
+        now = self._now()
+        for leader in list(self._others):
+            waiting = next(iter(self._others[leader].values()))
+            member = self._store.members.get(leader)
+            sign = max(waiting.since, member.sign_time if member is not None else 0.0)
+            if member is None or now - sign >= SILENCE_SECONDS:
+                self._inherit(leader, now)
+            elif not self._own and now >= self._no_help_until and now - waiting.since >= _BACKLOG_SECONDS:
+                self._help(leader)
+        if self._others and self._poll is None and not self._closed:
+            self._poll = asyncio.get_running_loop().call_later(_POLL_SECONDS, self._look_around)
+
+    def _inherit(self, leader: str, now: float) -> None:
+        """A replica is silent: its firings go to the next in rank."""
+        for key, waiting in self._others.pop(leader).items():
+            del self._leaders[key]
+            if self._clock.now() > waiting.due.start + ON_TIME_SECONDS:
+                continue  # too late to be claimed on time: settled as a late one
+            place = waiting.place + 1
+            if waiting.ranks[place] == self._replica:
+                self._own.append(waiting.due)
+            else:
+                self._wait(Waiting(waiting.due, waiting.ranks, place, now))
+        self._fill()
+
+    def _help(self, leader: str) -> None:
+        """A live replica is behind and we are not: take a few of its firings, those that it would come to last."""
+        room = min(_HELP_MOST, self._in_flight_most - len(self._tasks))
+        for _ in range(min(room, len(self._others[leader]))):
+            key, waiting = self._others[leader].popitem(last=True)
+            del self._leaders[key]
+            self._own.append(waiting.due)
+        if not self._others[leader]:
+            del self._others[leader]
+        self._no_help_until = self._now() + _HELP_PAUSE_SECONDS
+        self._fill()
