@@ -1,0 +1,1 @@
+"""Tests of crds/ and examples/, and the wrong manifests that the operator's tests use too."""
