@@ -10,18 +10,20 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from .resources import EVENTS, GROUP, JOBS, LEASES, PODS, RUNS, Resource
+from .resources import CONFIG_MAPS, EVENTS, GROUP, LEASES, PODS, Resource
+from .schema import Fault, part_faults
 from .statuses import Document, Refused, bad_request, denied_by_policy, invalid
-
-Fault = tuple[str, str]  # field, message
 
 POLICY = "quarterjack-fence"
 PREFIX = "quarterjack fence: "
 ANNOTATIONS_BYTES = 256 * 1024
+CONFIG_MAP_BYTES = 1024 * 1024
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _LABEL_KEY = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_WINDOW_TIME = re.compile(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])T([01]\d|2[0-3]):[0-5]\d:[0-5]\dZ", re.ASCII)
+_EXAMPLE = "2026-01-31T09:00:00Z"
 _MICRO_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)")
 
 
@@ -30,31 +32,23 @@ def rfc3339(epoch: float) -> str:
     return datetime.fromtimestamp(int(epoch), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def epoch_of(text: str) -> float:
-    """The epoch second of an RFC 3339 text; ValueError where it is none."""
-    moment = datetime.fromisoformat(text)
-    if moment.tzinfo is None:
-        raise ValueError(text)
-    return moment.timestamp()
-
-
 # The fence
 
 
 def fence(resource: Resource, document: Document) -> None:
-    """Refuse the create of a Lease or Pod of ours that is stamped outside of the window it names itself."""
+    """Refuse the create of a Lease or Pod of ours that is stamped outside of the window it names itself (crds/fence.yaml)."""
     meta = document["metadata"]
     if resource not in (LEASES, PODS) or f"{GROUP}/firing" not in (meta.get("labels") or {}):
         return
-    notes = meta.get("annotations") or {}
-    stamp, window = meta["creationTimestamp"], [notes.get(f"{GROUP}/not-before"), notes.get(f"{GROUP}/not-after")]
-    try:
-        first, last = (epoch_of(bound or "") for bound in window)
-    except ValueError:
-        why = f"expression resulted in error: not-before {window[0]!r}, not-after {window[1]!r}"
-        raise denied_by_policy(resource, meta["name"], POLICY, PREFIX + why) from None
-    if not first <= epoch_of(stamp) <= last:
-        why = f"{stamp} is not between {window[0]} and {window[1]}"
+    notes, stamp = meta.get("annotations") or {}, meta["creationTimestamp"]
+    first, last = (notes.get(f"{GROUP}/{bound}", "") for bound in ("not-before", "not-after"))
+    if not _WINDOW_TIME.fullmatch(first) or not _WINDOW_TIME.fullmatch(last):
+        why = (
+            f'annotations {GROUP}/not-before "{first}" and {GROUP}/not-after "{last}" must be times such as {_EXAMPLE}'
+        )
+        raise denied_by_policy(resource, meta["name"], POLICY, PREFIX + why)
+    if not first <= stamp <= last:
+        why = f"created at {stamp}, outside its window from {first} to {last}"
         raise denied_by_policy(resource, meta["name"], POLICY, PREFIX + why)
 
 
@@ -79,17 +73,16 @@ def set_defaults(resource: Resource, document: Document) -> None:
 
 def validate_create(resource: Resource, document: Document) -> None:
     """Refuse a new object that the real server would refuse: 400 or 422."""
-    _validate(resource, document, [*_metadata_faults(document), *_FAULTS.get(resource, _no_faults)(document)])
+    faults = [*_metadata_faults(document), *_FAULTS.get(resource, _no_faults)(document)]
+    _validate(resource, document, faults + part_faults(resource, None, document, "spec"))
 
 
-def validate_update(resource: Resource, old: Mapping[str, Any], new: Document) -> None:
-    """Refuse a change that the real server would refuse: 400 or 422."""
+def validate_update(resource: Resource, old: Mapping[str, Any], new: Document, *, part: str) -> None:
+    """Refuse a change, of the part that the request may change, that the real server would refuse: 400 or 422."""
     faults = [*_metadata_faults(new), *_FAULTS.get(resource, _no_faults)(new)]
-    if resource is JOBS:
-        faults += _watermark_faults(old, new)
-    if resource is RUNS and old.get("spec") != new.get("spec"):
-        faults.append(("spec", 'Invalid value: "object": spec is immutable'))
-    if resource is PODS and _lasting(old) != _lasting(new):
+    if old.get(part) != new.get(part):
+        faults += part_faults(resource, old, new, part)
+    if resource is PODS and part == "spec" and _lasting(old) != _lasting(new):
         faults.append(("spec", "Forbidden: pod updates may not change fields other than a few"))
     _validate(resource, new, faults)
 
@@ -174,25 +167,17 @@ def _event_faults(document: Document) -> list[Fault]:
     return faults
 
 
+def _config_map_faults(document: Document) -> list[Fault]:
+    size = sum(len(key) + len(value.encode()) for key, value in (document.get("data") or {}).items())
+    return [("", f"Too long: may not be more than {CONFIG_MAP_BYTES} bytes")] if size > CONFIG_MAP_BYTES else []
+
+
 _FAULTS: Mapping[Resource, Callable[[Document], list[Fault]]] = {
+    CONFIG_MAPS: _config_map_faults,
     LEASES: _lease_faults,
     PODS: _pod_faults,
     EVENTS: _event_faults,
 }
-
-
-def _watermark_faults(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Fault]:
-    """The CRD's own rule: what was recorded once, stays recorded."""
-    was, now = ((document.get("status") or {}).get("watermark") for document in (old, new))
-    if was is None:
-        return []
-    if now is None or _instant(now) < _instant(was):
-        return [("status", f'Invalid value: "object": watermark must not fall (from {was} to {now})')]
-    return []
-
-
-def _instant(watermark: str | int) -> float:
-    return epoch_of(watermark) if isinstance(watermark, str) else watermark
 
 
 def parse_seconds(duration: str) -> float:

@@ -9,10 +9,10 @@ from .resources import Resource
 from .statuses import Document
 
 if TYPE_CHECKING:
-    from .server import MemoryApi
+    from .writes import Cluster
 
 
-def collect(api: MemoryApi) -> None:
+def collect(api: Cluster) -> None:
     """Delete all that has owners of which none exists, and finish deletes that wait for dependents."""
     before = -1
     while before != api.store.revision:
@@ -21,19 +21,19 @@ def collect(api: MemoryApi) -> None:
         _delete_orphans(api)
 
 
-def _objects(api: MemoryApi) -> Iterator[tuple[Resource, Document]]:
+def _objects(api: Cluster) -> Iterator[tuple[Resource, Document]]:
     for resource, table in api.store.tables.items():
         for version in tuple(table.objects.values()):
             yield resource, version.document
 
 
-def _owned_by(api: MemoryApi, uid: str) -> list[tuple[Resource, Document]]:
+def _owned_by(api: Cluster, uid: str) -> list[tuple[Resource, Document]]:
     return [
         (r, d) for r, d in _objects(api) if any(o["uid"] == uid for o in d["metadata"].get("ownerReferences") or ())
     ]
 
 
-def _delete_orphans(api: MemoryApi) -> None:
+def _delete_orphans(api: Cluster) -> None:
     objects = list(_objects(api))
     uids = {document["metadata"]["uid"] for _, document in objects}
     for resource, document in objects:
@@ -42,7 +42,7 @@ def _delete_orphans(api: MemoryApi) -> None:
             api.delete(resource, document, {})
 
 
-def _finish_deletes(api: MemoryApi) -> None:
+def _finish_deletes(api: Cluster) -> None:
     for resource, document in _objects(api):
         held_by = document["metadata"].get("finalizers") or ()
         if "deletionTimestamp" not in document["metadata"]:
@@ -59,11 +59,11 @@ def _finish_deletes(api: MemoryApi) -> None:
                 _let_go(api, resource, document, "foregroundDeletion")
 
 
-def _set_free(api: MemoryApi, resource: Resource, document: Document, owner_uid: str) -> None:
+def _set_free(api: Cluster, resource: Resource, document: Document, owner_uid: str) -> None:
     left = [o for o in document["metadata"]["ownerReferences"] if o["uid"] != owner_uid]
     api.settle(resource, {**document, "metadata": {**document["metadata"], "ownerReferences": left}})
 
 
-def _let_go(api: MemoryApi, resource: Resource, document: Document, finalizer: str) -> None:
+def _let_go(api: Cluster, resource: Resource, document: Document, finalizer: str) -> None:
     left = [f for f in document["metadata"]["finalizers"] if f != finalizer]
     api.settle(resource, {**document, "metadata": {**document["metadata"], "finalizers": left}})

@@ -47,7 +47,15 @@ JOBS = Resource(
     custom=True,
     fields=("spec.suspend", "status.health"),
 )
-RUNS = Resource(GROUP, "v1alpha1", "scheduledjobruns", "ScheduledJobRun", has_status=True, custom=True)
+RUNS = Resource(
+    GROUP,
+    "v1alpha1",
+    "scheduledjobruns",
+    "ScheduledJobRun",
+    has_status=True,
+    custom=True,
+    fields=("spec.scheduledJobName", "status.state"),
+)
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 PODS = Resource("", "v1", "pods", "Pod", has_status=True, fields=("status.phase", "spec.nodeName"))
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
