@@ -24,7 +24,7 @@ BUSYBOX = "quarterjack.dev/busybox:test"
 # The names by which examples ask for busybox: so they run here unchanged, and offline.
 BUSYBOX_ALIASES = (
     "docker.io/library/busybox:1.37",
-    "docker.io/library/busybox:stable",
+    "docker.io/library/busybox:1.36",
     "docker.io/library/busybox:latest",
 )
 

@@ -58,11 +58,15 @@ class Process:
         return int(known["pid"]) if same else None
 
     def signal(self, number: signal.Signals) -> None:
-        """Send `number` to the program, which must be alive."""
+        """Send `number` to the program, which must be alive; of SIGSTOP and SIGKILL await the effect."""
         pid = self.pid()
         if pid is None:
             raise ClusterError(f"{self.name} is not running")
         os.kill(pid, number)
+        if number is signal.SIGSTOP:
+            wait_until(f"{self.name} is stopped", lambda: _is_stopped(pid), within_seconds=10)
+        elif number is signal.SIGKILL:
+            wait_until(f"{self.name} is dead", lambda: self.pid() is None, within_seconds=30)
 
     def forget(self) -> None:
         self._pid_file.unlink(missing_ok=True)
@@ -126,13 +130,21 @@ def _reap(pid: int) -> None:
         os.waitpid(pid, os.WNOHANG)
 
 
+def _is_stopped(pid: int) -> bool:
+    """Tell whether every thread of `pid` is stopped; the threads are stopped one after the other."""
+    stats = Path(f"/proc/{pid}/task").glob("*/stat")
+    return all(stat.read_text().rpartition(")")[2].split()[0] == "T" for stat in stats)
+
+
 def _start_ticks(pid: int) -> int | None:
     """Return when `pid` started, in clock ticks since boot; None if it is gone or a zombie (proc(5), stat)."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        # A main thread is a zombie before the others have ended, and while they live its ports are still taken.
+        ended = fields[0] in {"Z", "X"} and len(list(Path(f"/proc/{pid}/task").iterdir())) <= 1
     except (FileNotFoundError, ProcessLookupError):
         return None
-    return None if fields[0] in {"Z", "X"} else int(fields[19])
+    return None if ended else int(fields[19])
 
 
 def _boot_id() -> str:
