@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -136,7 +137,7 @@ def _kubeconfig(arguments: argparse.Namespace) -> None:
 
 def _env(arguments: argparse.Namespace) -> None:
     for key, value in environment(Cluster(arguments.name)).items():
-        print(f"export {key}={value!r}")
+        print(f"export {key}={shlex.quote(value)}")
 
 
 def _kubectl(arguments: argparse.Namespace) -> None:

@@ -32,10 +32,12 @@ class Api:
     url: str
     ca_path: Path
     token: str
-    _tls: ssl.SSLContext = field(init=False, repr=False)
+    _opener: urllib.request.OpenerDirector = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_tls", ssl.create_default_context(cafile=self.ca_path))
+        https = urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=self.ca_path))
+        no_proxy = urllib.request.ProxyHandler({})
+        object.__setattr__(self, "_opener", urllib.request.build_opener(no_proxy, https))
 
     def get(self, path: str) -> Answer:
         return self.request("GET", path)
@@ -49,7 +51,7 @@ class Api:
         content = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data=content, headers=headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=REQUEST_TIMEOUT_SECONDS, context=self._tls) as response:
+            with self._opener.open(request, timeout=REQUEST_TIMEOUT_SECONDS) as response:
                 return Answer(response.status, response.read().decode())
         except urllib.error.HTTPError as refusal:
             with refusal:

@@ -20,7 +20,7 @@ from tests.cluster.build import CONTROL_PLANE, NODE, SIMULATED_NODES, build, kub
 from tests.cluster.errors import ClusterError
 from tests.cluster.layout import NO_SLOT, Layout, state_root
 from tests.cluster.pki import write_kubeconfig
-from tests.cluster.processes import Process, stop, wait_until
+from tests.cluster.processes import Process, own_environment, stop, wait_until
 
 READY_SECONDS = 90
 # With its default of 20 requests a second the controller manager takes 5 s to start, for it makes an account for each
@@ -237,7 +237,9 @@ class Cluster:
         """Run kubectl as the administrator and return what it prints; with `check`, a failure is an error."""
         options = [f"--kubeconfig={self.kubeconfig}", f"--cache-dir={self.layout.root}/kubectl"]
         command = [str(program_path("kubectl")), *options, *arguments]
-        result = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
+        result = subprocess.run(
+            command, input=stdin, capture_output=True, text=True, check=False, env=own_environment()
+        )
         if check and result.returncode:
             raise ClusterError(f"kubectl {' '.join(arguments)}: {result.stderr.strip()}")
         return result.stdout

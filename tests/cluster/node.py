@@ -103,7 +103,7 @@ def start_component(layout: Layout, component: str, flags: Sequence[str] = ()) -
     if not process.pid():
         command = [*_inside(layout), str(program_path(component)), *node_config.flags(layout, component), *flags]
         path = f"{program_path('containerd').parent}:{os.environ.get('PATH', os.defpath)}"
-        pid = process.start(command, {**os.environ, "PATH": path})
+        pid = process.start(command, {"PATH": path})
         cgroups.add_service(layout.cgroup, pid)
     if component == "containerd":
         wait_until("containerd serves", lambda: _containerd_serves(layout), within_seconds=30, alive=[process])

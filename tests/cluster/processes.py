@@ -32,18 +32,22 @@ class Process:
     def _pid_file(self) -> Path:
         return self.pids / f"{self.name}.json"
 
-    def start(self, command: Sequence[str | Path], environment: Mapping[str, str] | None = None) -> int:
-        """Start `command` in a session of its own, appending its output to the log; return its pid."""
+    def start(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> int:
+        """Start `command` in a session of its own, appending its output to the log; return its pid.
+
+        `environment` is added to ours, without its proxies: a cluster is never behind one.
+        """
         self.pids.mkdir(parents=True, exist_ok=True)
         self.logs.mkdir(parents=True, exist_ok=True)
-        argv = [str(word) for word in command]
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         redirects = [
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_OPEN, 1, str(self.log), flags, 0o644),
             (os.POSIX_SPAWN_DUP2, 1, 2),
         ]
-        pid = os.posix_spawnp(argv[0], argv, environment or os.environ, file_actions=redirects, setsid=True)
+        pid = os.posix_spawnp(
+            command[0], list(command), {**own_environment(), **(environment or {})}, file_actions=redirects, setsid=True
+        )
         self._pid_file.write_text(json.dumps({"pid": pid, "start_ticks": _start_ticks(pid), "boot": _boot_id()}))
         return pid
 
@@ -74,6 +78,11 @@ class Process:
     def last_lines(self, count: int = 5) -> str:
         lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
         return "\n".join(lines[-count:])
+
+
+def own_environment() -> dict[str, str]:
+    """Return the environment of this process without its proxies."""
+    return {key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")}
 
 
 def stop(processes: Iterable[Process], *, grace_seconds: float) -> None:

@@ -15,6 +15,9 @@ from tests.cluster.errors import ClusterError
 from tests.cluster.layout import SLOTS, Layout, cache_dir, state_root
 from tests.cluster.processes import process_alive
 
+# No cluster can have this name.
+_SLOTS_LOCK = ".slots"
+
 
 @dataclass(slots=True)
 class State:
@@ -56,7 +59,7 @@ def existing() -> dict[str, State]:
 
 def create(name: str, owner: int) -> tuple[Layout, State]:
     """Take a free slot for a new cluster and remember it."""
-    with lock("slots"):
+    with lock(_SLOTS_LOCK):
         taken = {state.slot for state in existing().values()}
         for slot in range(SLOTS):
             layout = Layout(name, slot)
@@ -69,12 +72,26 @@ def create(name: str, owner: int) -> tuple[Layout, State]:
 
 @contextmanager
 def lock(name: str) -> Iterator[None]:
-    """Keep other processes from changing what `name` stands for."""
+    """Keep other processes from changing what `name` stands for; the lock's file goes when the cluster has gone."""
     path = cache_dir() / "cluster" / "locks" / name
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        yield
+    with _lock_file(path):
+        try:
+            yield
+        finally:
+            if load(name) is None:
+                path.unlink()
+
+
+@contextmanager
+def _lock_file(path: Path) -> Iterator[None]:
+    while True:
+        with path.open("w") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            # Its last holder may have removed the file that we waited for: then it locks nothing.
+            if path.exists() and path.stat().st_ino == os.fstat(held.fileno()).st_ino:
+                yield
+                return
 
 
 def _is_free(layout: Layout) -> bool:

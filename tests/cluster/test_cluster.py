@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -19,7 +18,7 @@ from tests.cluster.api import Api
 from tests.cluster.build import build, program_path
 from tests.cluster.cluster import down_abandoned
 from tests.cluster.image import BUSYBOX, build_from_directory
-from tests.cluster.processes import process_alive, wait_until
+from tests.cluster.processes import Process, process_alive, stop, wait_until
 
 REFUSE_STALE = {
     "apiVersion": "admissionregistration.k8s.io/v1",
@@ -64,15 +63,15 @@ def pod(name: str, command: str, **spec: Any) -> str:
 
 
 def get(cluster: Cluster, kind: str, name: str) -> Any:
-    return json.loads(cluster.kubectl("get", kind, name, "-o", "json"))
+    return cluster.api.get(f"/api/v1/namespaces/default/{kind}/{name}").json()
 
 
 def await_phase(cluster: Cluster, name: str, phase: str) -> Any:
     def reached() -> bool:
-        return bool(get(cluster, "pod", name)["status"]["phase"] == phase)
+        return bool(get(cluster, "pods", name)["status"]["phase"] == phase)
 
     wait_until(f"Pod {name} is {phase}", reached, within_seconds=60)
-    return get(cluster, "pod", name)
+    return get(cluster, "pods", name)
 
 
 def dry_run(cluster: Cluster, name: str, not_after: str) -> int:
@@ -113,6 +112,29 @@ def test_a_cluster_that_does_not_exist_says_so() -> None:
 
 def test_removing_a_cluster_that_does_not_exist_is_no_error() -> None:
     Cluster("never-started").down()
+
+
+def test_a_pid_file_of_an_earlier_boot_is_not_taken_for_a_process_of_this_one(tmp_path: Path) -> None:
+    process = Process("sleeper", tmp_path / "pids", tmp_path / "logs")
+    pid = process.start(["sleep", "60"])
+    written = (tmp_path / "pids" / "sleeper.json").read_text()
+    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+    (tmp_path / "pids" / "sleeper.json").write_text(written.replace(boot_id, "another-boot"))
+    of_another_boot = process.pid()
+    (tmp_path / "pids" / "sleeper.json").write_text(written)
+
+    assert (of_another_boot, process.pid()) == (None, pid)
+    stop([process], grace_seconds=0)
+    assert process.pid() is None
+
+
+def test_a_program_that_dies_while_it_is_awaited_is_named_with_the_end_of_its_log(tmp_path: Path) -> None:
+    process = Process("breaker", tmp_path / "pids", tmp_path / "logs")
+    process.start(["sh", "-c", "echo the reason; exit 1"])
+
+    with pytest.raises(ClusterError, match=r"(?s)breaker died.*the reason"):
+        wait_until("it serves", lambda: False, within_seconds=30, alive=[process])
 
 
 # The control plane
@@ -291,7 +313,7 @@ def test_the_host_reaches_a_pod_through_its_service(node_cluster: Cluster) -> No
     node_cluster.kubectl("run", "serves", f"--image={BUSYBOX}", "--image-pull-policy=Never", "--port=80",
                          "--expose", "--command", "--", "httpd", "-f", "-h", "/etc")  # fmt: skip
     await_phase(node_cluster, "serves", "Running")
-    address = get(node_cluster, "service", "serves")["spec"]["clusterIP"]
+    address = get(node_cluster, "services", "serves")["spec"]["clusterIP"]
 
     def reachable() -> bool:
         with socket.socket() as probe:
@@ -334,10 +356,12 @@ def test_a_node_is_added_lost_and_found_and_leaves_nothing(spare: Cluster) -> No
     spare.signal("sandbox", signal.SIGKILL)
     spare.up()
 
-    def answers() -> bool:
-        return spare.kubectl("exec", "sleeps", "--", "echo", "back", check=False) == "back\n"
+    def restarted() -> bool:
+        found = get(spare, "pods", "sleeps")["status"]["containerStatuses"][0]
+        return bool(found["restartCount"] and found["ready"])
 
-    wait_until("the Pod runs again", answers, within_seconds=60)
+    wait_until("the Pod runs again", restarted, within_seconds=60)
+    assert spare.kubectl("exec", "sleeps", "--", "echo", "back") == "back\n"
     layout, pids = spare.layout, cgroups.pids(spare.layout.cgroup)
     assert len(pids) >= 6
 
