@@ -121,8 +121,7 @@ class Connection:
 
     async def depart(self, request: Request) -> Fault:
         """Everything up to the send. A sender that is stopped here goes on after its stall, or never."""
-        if self.replica is not None and self.replica.stopped:
-            await asyncio.sleep(0)
+        await self.pause()
         fault = self.plan.choose(request)
         if self.stop_at(Point.BEFORE_SEND, fault):
             await asyncio.sleep(0)
@@ -133,6 +132,11 @@ class Connection:
         if self.replica is not None:
             self.replica.send_steps.append(self.replica.steps)
         return fault
+
+    async def pause(self) -> None:
+        """Where the replica was stopped within the very step that runs: end that step."""
+        if self.replica is not None and self.replica.stopped:
+            await asyncio.sleep(0)
 
     def stop_at(self, point: Point, fault: Fault) -> bool:
         """Crash or stall the replica, if the fault says so for this point."""
@@ -163,6 +167,7 @@ class Connection:
             got = await answer
         finally:
             self._waiting.discard(answer)
+        await self.pause()
         if isinstance(got, TransportError):
             raise got
         return got

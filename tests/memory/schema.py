@@ -62,13 +62,15 @@ def schema_of(resource: Resource) -> Schema | None:
     return schema
 
 
-def shaped(resource: Resource, document: Mapping[str, Any], part: str) -> dict[str, Any]:
-    """The document with its spec or status pruned and defaulted."""
-    schema = schema_of(resource)
-    if schema is None or part not in document:
+def shaped(
+    resource: Resource, document: Mapping[str, Any], part: str, old: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The document with its spec or status pruned and defaulted; what it shares with the old one is so already."""
+    schema, before = schema_of(resource), (old or {}).get(part)
+    if schema is None or part not in document or document[part] == before:
         return dict(document)
     inner = schema["properties"][part]
-    return {**document, part: defaulted(inner, pruned(inner, document[part]))}
+    return {**document, part: defaulted(inner, pruned(inner, document[part], before), before)}
 
 
 def part_faults(
@@ -84,15 +86,16 @@ def part_faults(
     return list(faults(schema["properties"][part], document[part], before, part))
 
 
-def pruned(schema: Schema, value: Any) -> Any:
+def pruned(schema: Schema, value: Any, old: Any = None) -> Any:
     """The value without the fields that the schema does not have."""
     if isinstance(value, list):
-        items = schema.get("items")
-        return [pruned(items, item) for item in value] if items else value
+        items, known = schema.get("items"), old if isinstance(old, list) else ()
+        return [item if item in known else pruned(items, item) for item in value] if items else value
     if not isinstance(value, dict) or schema.get("x-kubernetes-preserve-unknown-fields"):
         return value
+    before = old if isinstance(old, dict) else {}
     fields, others = schema.get("properties", {}), schema.get("additionalProperties")
-    kept = {name: pruned(fields[name], inner) for name, inner in value.items() if name in fields}
+    kept = {name: pruned(fields[name], inner, before.get(name)) for name, inner in value.items() if name in fields}
     if others is True:
         return value | kept
     if others:
@@ -100,24 +103,25 @@ def pruned(schema: Schema, value: Any) -> Any:
     return kept
 
 
-def defaulted(schema: Schema, value: Any) -> Any:
+def defaulted(schema: Schema, value: Any, old: Any = None) -> Any:
     """The value with the schema's defaults where there is nothing, or null where null may not be."""
     if isinstance(value, list) and (items := schema.get("items")):
-        return [defaulted(items, item) for item in value]
+        known = old if isinstance(old, list) else ()
+        return [item if item in known else defaulted(items, item) for item in value]
     if not isinstance(value, dict):
         return value
-    filled = dict(value)
+    filled, before = dict(value), old if isinstance(old, dict) else {}
     for name, field in schema.get("properties", {}).items():
         if "default" in field and (name not in filled or (filled[name] is None and not field.get("nullable"))):
             filled[name] = copy.deepcopy(field["default"])
         if name in filled:
-            filled[name] = defaulted(field, filled[name])
+            filled[name] = defaulted(field, filled[name], before.get(name))
     return filled
 
 
 def faults(schema: Schema, value: Any, old: Any, path: str) -> Iterator[Fault]:
-    """What the schema has against a value, `old` being what was there before, None for nothing."""
-    if value is None and schema.get("nullable"):
+    """What the schema has against a value, `old` being what was there before, None for nothing: then it was right."""
+    if (value is None and schema.get("nullable")) or (old is not None and value == old):
         return
     kind = schema.get("type")
     if schema.get("x-kubernetes-int-or-string"):
@@ -131,7 +135,7 @@ def faults(schema: Schema, value: Any, old: Any, path: str) -> Iterator[Fault]:
     if kind == "object":
         yield from _object_faults(schema, value, old if isinstance(old, dict) else {}, path)
     elif kind == "array":
-        yield from _array_faults(schema, value, path)
+        yield from _array_faults(schema, value, old if isinstance(old, list) else [], path)
     for rule in schema.get("x-kubernetes-validations", ()):
         holds = MODELLED.get(rule["rule"])
         compares = "oldSelf" in rule["rule"]
@@ -169,10 +173,11 @@ def _object_faults(schema: Schema, value: Mapping[str, Any], old: Mapping[str, A
             yield from faults(field, inner, old.get(name), f"{path}.{name}")
 
 
-def _array_faults(schema: Schema, value: list[Any], path: str) -> Iterator[Fault]:
-    items = schema.get("items")
-    if items:
+def _array_faults(schema: Schema, value: list[Any], old: list[Any], path: str) -> Iterator[Fault]:
+    if items := schema.get("items"):
         for i, inner in enumerate(value):
+            if inner in old:
+                continue
             yield from faults(items, inner, None, f"{path}[{i}]")
     keys = schema.get("x-kubernetes-list-map-keys")
     if keys:

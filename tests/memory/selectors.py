@@ -82,7 +82,7 @@ def field_value(document: Mapping[str, Any], field: str) -> str:
     """A field as field selectors compare it: as text, empty where it is absent."""
     value: Any = document
     for part in field.split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
+        value = value.get(part) if isinstance(value, dict) else None
     if isinstance(value, bool):
         return "true" if value else "false"
     return "" if value is None else str(value)

@@ -112,6 +112,7 @@ class Stream(AsyncIterator[bytes]):
     async def __anext__(self) -> bytes:
         while not self._lines and self._broken is None:
             await self._wait()
+        await self._connection.pause()
         if self._broken is not None:
             raise self._broken
         line = self._lines.popleft()

@@ -187,7 +187,7 @@ class Cluster:
         body = merged(old, body) if call.method == "PATCH" else body
         self._check_versions(resource, call, old, meta)
         part = target.subresource or "spec"
-        new = shaped(resource, self._next(target, old, body), part)
+        new = shaped(resource, self._next(target, old, body), part, old)
         admission.validate_update(resource, old, new, part=part)
         self._admit("UPDATE", resource, new)
         if _same(old, new):
@@ -300,7 +300,7 @@ class Cluster:
 
     def _remove(self, resource: Resource, document: Document) -> Version:
         version = self.store.remove(resource, document)
-        if self.options.collect_seconds is not None:
+        if self.options.collect_seconds is not None and resource not in (PODS, LEASES):  # these own nothing
             later(self.options.collect_seconds, self.collect_garbage)
         return version
 
