@@ -13,6 +13,11 @@ from tests.crds.kubectl import Kubectl
 pytestmark = pytest.mark.api
 
 REFUSED = [pytest.param(manifest, id=manifest.name) for manifest in bad_manifests("kubectl")]
+TEMPLATES = [
+    pytest.param(manifest, id=manifest.name)
+    for manifest in bad_manifests("operator")
+    if manifest.document()["spec"].get("template") and "year" not in manifest.name
+]
 ACCEPTED = [pytest.param(manifest, id=manifest.name) for manifest in bad_manifests("operator")]
 
 
@@ -43,6 +48,18 @@ def test_what_only_the_operator_can_judge_passes_the_door(anywhere: Kubectl, man
     result = anywhere.apply_file(manifest.path, "--dry-run=server")
 
     assert result.code == 0, result.error
+
+
+@pytest.mark.parametrize("manifest", TEMPLATES)
+def test_a_pod_of_a_wrong_template_is_refused_with_these_words(anywhere: Kubectl, manifest: BadManifest) -> None:
+    template = manifest.document()["spec"]["template"]
+    metadata = {"name": "of-it", **template.get("metadata", {})}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
+
+    answer = anywhere.cluster.api.post("/api/v1/namespaces/default/pods?dryRun=All", pod)
+
+    assert answer.status in (403, 422)
+    assert manifest.unsaid(answer.json()["message"]) == []
 
 
 def test_each_refusal_comes_within_a_second(served: Cluster) -> None:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -57,6 +61,26 @@ def _bounded(schema: Schema) -> bool:
 @KINDS
 def test_the_file_is_what_its_source_says(kind: str) -> None:
     assert (ROOT / "crds" / f"{kind}.yaml").read_text() == generate.compose(kind)
+
+
+def test_the_generator_finds_nothing_to_write() -> None:
+    command = [sys.executable, str(ROOT / "crds" / "generate.py"), "--check"]
+
+    assert subprocess.run(command, check=False).returncode == 0
+
+
+def test_the_generator_says_which_file_is_stale(tmp_path: Path) -> None:
+    folder = shutil.copytree(ROOT / "crds", tmp_path / "crds")
+    (folder / "scheduledjobruns.yaml").write_text("old")
+    command = [sys.executable, str(folder / "generate.py")]
+
+    stale = subprocess.run([*command, "--check"], check=False, capture_output=True, text=True)
+    written = subprocess.run(command, check=False)
+
+    assert stale.returncode == 1
+    assert "crds/scheduledjobruns.yaml is not up to date" in stale.stderr
+    assert written.returncode == 0
+    assert (folder / "scheduledjobruns.yaml").read_text() == generate.compose("scheduledjobruns")
 
 
 @KINDS
