@@ -77,9 +77,12 @@ def test_a_wait_that_nothing_ends_is_an_error() -> None:
 
 
 def test_a_loop_that_polls_without_waiting_is_an_error() -> None:
+    async def look() -> None:
+        await asyncio.sleep(0)
+
     async def scenario() -> None:
         while True:
-            await asyncio.sleep(0)
+            await look()
 
     with pytest.raises(VirtualLivelock, match="without time going on"):
         run_virtual(scenario())
