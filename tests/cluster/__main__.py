@@ -15,6 +15,7 @@ from tests.cluster.build import CONTROL_PLANE, NODE, SIMULATED_NODES, build, pro
 from tests.cluster.cluster import Cluster, down_abandoned, environment
 from tests.cluster.errors import ClusterError
 from tests.cluster.image import build_from_directory
+from tests.cluster.processes import own_environment
 
 _SIMULATED_NODES = 10
 
@@ -141,7 +142,7 @@ def _env(arguments: argparse.Namespace) -> None:
 
 
 def _kubectl(arguments: argparse.Namespace) -> None:
-    variables = {**os.environ, **environment(Cluster(arguments.name))}
+    variables = {**own_environment(), **environment(Cluster(arguments.name))}
     words = arguments.arguments
     kubectl = str(program_path("kubectl"))
     os.execve(kubectl, [kubectl, *(words[1:] if words[:1] == ["--"] else words)], variables)

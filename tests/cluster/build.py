@@ -128,9 +128,10 @@ def _build_one(program: str) -> None:
     print(f"building {program} {source.version} ...", file=sys.stderr, flush=True)
     start_seconds = time.monotonic()
     environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "", "GOWORK": "off"}
-    result = subprocess.run(command, cwd=_TOOLS / source.directory, env=environment, check=False)
+    directory = _TOOLS / source.directory
+    result = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
     if result.returncode:
-        raise ClusterError(f"go build of {program} {source.version} failed, exit code {result.returncode}")
+        raise ClusterError(f"go build of {program} {source.version} failed:\n{result.stderr.strip()}")
     part.rename(target)
     took_seconds = time.monotonic() - start_seconds
     print(f"built {program} {source.version} in {took_seconds:.0f} s", file=sys.stderr, flush=True)

@@ -102,9 +102,9 @@ class Cluster:
         `flags` are put after a component's own; a new cluster has QUICK_START where they name no others. The remains
         of a crash are cleared first: a cluster without etcd or API server has lost what it was, and starts anew.
         """
-        build([*CONTROL_PLANE, *(NODE if with_node else ()), *(SIMULATED_NODES if simulated_nodes else ())])
         if with_node:
             node.ensure_prerequisites()
+        build([*CONTROL_PLANE, *(NODE if with_node else ()), *(SIMULATED_NODES if simulated_nodes else ())])
         with state.lock(self.name):
             self._clear_remains()
             given = dict(flags or {})
@@ -183,18 +183,22 @@ class Cluster:
         return Process(component, root / "pids", root / "logs")
 
     def start_component(self, component: str) -> None:
-        """Start a component of the control plane, or `kwok`, if it does not run; return when it serves."""
+        """Start a component, of the control plane or the node, if it does not run; return when it serves."""
+        flags = self.state.flags.get(component, [])
+        if component in node.COMPONENTS:
+            node.start_component(self.layout, component, flags)
+            return
         process = self.process(component)
         if not process.pid():
-            process.start([*self._command(component), *self.state.flags.get(component, [])])
+            process.start([*self._command(component), *flags])
         self._await_component(component, process)
 
     def stop_components(self, *components: str) -> None:
-        """Ask `components` to end, and kill what has not ended after some seconds."""
+        """Ask `components` to end, and kill what has not ended after some seconds; `up` starts them again."""
         stop([self.process(component) for component in components], grace_seconds=_GRACE_SECONDS)
 
     def restart(self, component: str, flags: Sequence[str] | None = None) -> None:
-        """Restart one component of the control plane, with other extra `flags` if they are given."""
+        """Restart one component, with other extra `flags` if they are given; not a node's `sandbox`."""
         self.stop_components(component)
         if flags is not None:
             known = self.state
@@ -235,11 +239,9 @@ class Cluster:
 
     def kubectl(self, *arguments: str, stdin: str | None = None, check: bool = True) -> str:
         """Run kubectl as the administrator and return what it prints; with `check`, a failure is an error."""
-        options = [f"--kubeconfig={self.kubeconfig}", f"--cache-dir={self.layout.root}/kubectl"]
-        command = [str(program_path("kubectl")), *options, *arguments]
-        result = subprocess.run(
-            command, input=stdin, capture_output=True, text=True, check=False, env=own_environment()
-        )
+        command = [str(program_path("kubectl")), *arguments]
+        variables = {**own_environment(), **environment(self)}
+        result = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False, env=variables)
         if check and result.returncode:
             raise ClusterError(f"kubectl {' '.join(arguments)}: {result.stderr.strip()}")
         return result.stdout
@@ -286,7 +288,8 @@ def down_abandoned() -> list[str]:
 def environment(cluster: Cluster) -> dict[str, str]:
     """Return environment variables with which kubectl and other clients find the cluster."""
     path = f"{program_path('kubectl').parent}:{os.environ.get('PATH', os.defpath)}"
-    return {"KUBECONFIG": str(cluster.kubeconfig), "PATH": path}
+    cache = str(cluster.layout.root / "kubectl")
+    return {"KUBECONFIG": str(cluster.kubeconfig), "KUBECACHEDIR": cache, "PATH": path}
 
 
 def _listens(port: int) -> bool:

@@ -11,4 +11,4 @@ class PrerequisiteMissingError(ClusterError):
     """This machine lacks something that a cluster of our own needs."""
 
     def __init__(self, what: str, why: str) -> None:
-        super().__init__(f"missing prerequisite: {what} ({why}); install it, {INSTEAD}")
+        super().__init__(f"missing prerequisite: {what} ({why}); provide it, {INSTEAD}")

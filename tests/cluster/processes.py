@@ -58,8 +58,10 @@ class Process:
         except (FileNotFoundError, json.JSONDecodeError):
             return None
         _reap(known["pid"])
-        same = known["boot"] == _boot_id() and known["start_ticks"] == _start_ticks(known["pid"])
-        return int(known["pid"]) if same else None
+        ticks = _start_ticks(known["pid"])
+        same = known["boot"] == _boot_id() and known["start_ticks"] == ticks
+        # A program that had died before its start was noted has None there, as a dead one has now.
+        return int(known["pid"]) if same and ticks is not None else None
 
     def signal(self, number: signal.Signals) -> None:
         """Send `number` to the program, which must be alive; of SIGSTOP and SIGKILL await the effect."""

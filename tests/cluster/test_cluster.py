@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.cluster import Cluster, ClusterError, PrerequisiteMissingError, cgroups, state
+from tests.cluster import Cluster, ClusterError, PrerequisiteMissingError, cgroups, node, state
 from tests.cluster.api import Api
 from tests.cluster.build import build, program_path
 from tests.cluster.cluster import down_abandoned
@@ -126,6 +127,18 @@ def test_a_pid_file_of_an_earlier_boot_is_not_taken_for_a_process_of_this_one(tm
 
     assert (of_another_boot, process.pid()) == (None, pid)
     stop([process], grace_seconds=0)
+    assert process.pid() is None
+
+
+def test_a_program_that_died_before_its_start_was_noted_is_not_alive(tmp_path: Path) -> None:
+    process = Process("breaker", tmp_path / "pids", tmp_path / "logs")
+    pid = process.start(["true"])
+    wait_until("it has ended", lambda: not process_alive(pid), within_seconds=10)
+    pid_file = tmp_path / "pids" / "breaker.json"
+    noted = json.loads(pid_file.read_text())
+
+    pid_file.write_text(json.dumps({**noted, "start_ticks": None}))
+
     assert process.pid() is None
 
 
@@ -306,6 +319,21 @@ def test_a_pod_runs_to_completion_with_its_exit_code_and_its_log(node_cluster: C
     terminated = ended["status"]["containerStatuses"][0]["state"]["terminated"]
     assert (terminated["exitCode"], terminated["message"]) == (3, "summary\n")
     assert node_cluster.kubectl("logs", "speaks") == "it is late\n"
+
+
+@pytest.mark.node
+def test_a_pod_outlives_a_restart_of_its_kubelet(node_cluster: Cluster) -> None:
+    node_cluster.kubectl("apply", "-f", "-", stdin=pod("outlives", "sleep 3600"))
+    await_phase(node_cluster, "outlives", "Running")
+    before = node_cluster.process("kubelet").pid()
+
+    node_cluster.restart("kubelet")
+
+    assert node_cluster.process("kubelet").pid() != before
+    wait_until("its node is ready", lambda: node.is_ready(node_cluster.api, node_cluster.layout.node_name),
+               within_seconds=60)  # fmt: skip
+    container = get(node_cluster, "pods", "outlives")["status"]["containerStatuses"][0]
+    assert (container["restartCount"], container["ready"]) == (0, True)
 
 
 @pytest.mark.node
