@@ -7,8 +7,8 @@ import time
 import pytest
 
 from tests.cluster import Cluster
-from tests.crds.bad_manifests import BadManifest, bad_manifests
-from tests.crds.kubectl import Kubectl
+from tests.crds.bad_manifests import FOLDER, BadManifest, bad_manifests
+from tests.crds.kubectl import Kubectl, Result
 
 pytestmark = pytest.mark.api
 
@@ -21,42 +21,47 @@ TEMPLATES = [
 ACCEPTED = [pytest.param(manifest, id=manifest.name) for manifest in bad_manifests("operator")]
 
 
-@pytest.fixture(scope="module")
-def anywhere(served: Cluster) -> Kubectl:
-    """Nothing is stored, so one namespace serves all."""
-    return Kubectl(served, "default")
+WAYS = [pytest.param((), id="apply"), pytest.param(("--server-side",), id="server-side apply")]
+
+
+@pytest.fixture(scope="module", params=WAYS)
+def answers(served: Cluster, request: pytest.FixtureRequest) -> Result:
+    """What kubectl says to all of them, a line each; nothing is stored."""
+    return Kubectl(served, "default").apply_file(FOLDER, "--dry-run=server", *request.param)
+
+
+def answer_to(manifest: BadManifest, lines: str) -> str:
+    """The line that tells of one manifest, by its object's name or its path, without these."""
+    name = manifest.document()["metadata"]["name"]
+    marks = (f'"{name}"', f"/{name};", f"/{name} ", f'"{manifest.path}"')
+    (line,) = (line for line in lines.splitlines() if any(mark in line for mark in marks))
+    return line.replace(name, "").replace(str(manifest.path), "")
 
 
 @pytest.mark.parametrize("manifest", REFUSED)
-def test_apply_refuses_it_and_says_why(anywhere: Kubectl, manifest: BadManifest) -> None:
-    result = anywhere.apply_file(manifest.path, "--dry-run=server")
-
-    assert result.code != 0
-    assert manifest.unsaid(result.error) == []
-
-
-@pytest.mark.parametrize("manifest", REFUSED)
-def test_server_side_apply_refuses_it_and_says_why(anywhere: Kubectl, manifest: BadManifest) -> None:
-    result = anywhere.apply_file(manifest.path, "--server-side", "--dry-run=server")
-
-    assert result.code != 0
-    assert manifest.unsaid(result.error) == []
+def test_the_door_refuses_it_and_says_why(answers: Result, manifest: BadManifest) -> None:
+    assert manifest.unsaid(answer_to(manifest, answers.error)) == []
 
 
 @pytest.mark.parametrize("manifest", ACCEPTED)
-def test_what_only_the_operator_can_judge_passes_the_door(anywhere: Kubectl, manifest: BadManifest) -> None:
-    result = anywhere.apply_file(manifest.path, "--dry-run=server")
+def test_what_only_the_operator_can_judge_passes_the_door(answers: Result, manifest: BadManifest) -> None:
+    assert "(server dry run)" in answer_to(manifest, answers.out)
 
-    assert result.code == 0, result.error
+
+def test_a_single_wrong_manifest_fails_the_command(served: Cluster) -> None:
+    result = Kubectl(served, "default").apply_file(FOLDER / "schedule-minute-60.yaml", "--dry-run=server")
+
+    assert result.code == 1
+    assert result.out == ""
 
 
 @pytest.mark.parametrize("manifest", TEMPLATES)
-def test_a_pod_of_a_wrong_template_is_refused_with_these_words(anywhere: Kubectl, manifest: BadManifest) -> None:
+def test_a_pod_of_a_wrong_template_is_refused_with_these_words(served: Cluster, manifest: BadManifest) -> None:
     template = manifest.document()["spec"]["template"]
     metadata = {"name": "of-it", **template.get("metadata", {})}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]}
 
-    answer = anywhere.cluster.api.post("/api/v1/namespaces/default/pods?dryRun=All", pod)
+    answer = served.api.post("/api/v1/namespaces/default/pods?dryRun=All", pod)
 
     assert answer.status in (403, 422)
     assert manifest.unsaid(answer.json()["message"]) == []
