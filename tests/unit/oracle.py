@@ -39,6 +39,7 @@ class Oracle:
         self.months = numbers(self.fields[4], 1, 12, MONTHS)
         self.years = numbers(self.fields[6], 1970, 2099, {}) if self.fields[6] != "*" else None
         self.fixed_time = len(self.hours) < 24
+        self.days: dict[datetime, bool] = {}
 
     def firings(self, a: datetime, b: datetime) -> list[datetime]:
         """What fires after `a`, up to and including `b`; both on a whole step."""
@@ -83,11 +84,17 @@ class Oracle:
             and wall.hour in self.hours
             and wall.month in self.months
             and (self.years is None or wall.year in self.years)
-            and self.day_matches(wall)
+            and self.day_matches(wall.replace(hour=0, minute=0, second=0))
         )
 
-    def day_matches(self, wall: datetime) -> bool:
-        """The star rule: both must match where one begins with a star, else either."""
+    def day_matches(self, midnight: datetime) -> bool:
+        """Whether the day matches; remembered, for each is asked for a thousand times."""
+        if midnight not in self.days:
+            self.days[midnight] = self.star_rule(midnight)
+        return self.days[midnight]
+
+    def star_rule(self, wall: datetime) -> bool:
+        """Both must match where one of day of month and day of week begins with a star, else either."""
         day, weekday = self.fields[3], self.fields[5]
         by_date = any(date_matches(item, wall) for item in day.split(","))
         by_weekday = any(weekday_matches(item, wall) for item in weekday.split(","))
