@@ -8,6 +8,8 @@ import signal
 import sys
 from collections.abc import Sequence
 
+import uvloop
+
 from . import handlers, logs
 from .clock import SystemClock
 from .cluster import Credentials, HttpTransport
@@ -25,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         settings = read_settings(sys.argv[1:] if arguments is None else arguments)
         logs.set_up(style=settings.log_format, level=settings.log_level)
         credentials = Credentials(kubeconfig=settings.kubeconfig, context=settings.context, insecure=settings.insecure)
-        return asyncio.run(serve(settings, credentials))
+        return uvloop.run(serve(settings, credentials))
     except QuarterjackError as error:
         print(f"quarterjack: {error}", file=sys.stderr)  # noqa: T201
         return 2

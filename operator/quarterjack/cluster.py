@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import logging
 import ssl
 from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping
@@ -21,6 +22,8 @@ _CONNECT_SECONDS = 5.0
 _READ_HEADERS = ("date", "retry-after")
 USER_AGENT = "quarterjack"
 
+log = logging.getLogger(__name__)
+
 
 class Credentials:
     """An address and what is needed to be let in there. Tokens are read again every minute, exec plugins asked again."""
@@ -29,6 +32,7 @@ class Credentials:
         self._kubeconfig = kubeconfig
         self._context = context
         self._configuration = self._load()
+        self._header = _header_of(self._configuration)
         self._read_time = 0.0
         _refuse_open_doors(self._configuration, insecure=insecure)
 
@@ -38,11 +42,11 @@ class Credentials:
         return str(self._configuration.host).rstrip("/")
 
     @property
-    def configuration(self) -> Any:  # noqa: ANN401  kubernetes has no types
+    def configuration(self) -> Any:
         """The kubernetes package's Configuration."""
         return self._configuration
 
-    def _load(self) -> Any:  # noqa: ANN401
+    def _load(self) -> Any:
         from kubernetes import client, config
 
         try:
@@ -68,23 +72,24 @@ class Credentials:
     async def authorization(self) -> str:
         """The Authorization header, empty where a client certificate is all."""
         now = asyncio.get_running_loop().time()
-        if now - self._read_time > _TOKEN_SECONDS and self._read_time:
-            self._configuration = await asyncio.to_thread(self._load)
-        if now - self._read_time > _TOKEN_SECONDS or not self._read_time:
+        if not self._read_time:
             self._read_time = now
-        return self.header()
+        elif now - self._read_time > _TOKEN_SECONDS:
+            self._read_time = now
+            await self._read_again()
+        return self._header
 
+    async def _read_again(self) -> None:
+        try:
+            self._configuration = await asyncio.to_thread(self._load)
+        except CredentialsError as error:
+            log.warning("the credentials could not be read again, going on with those of before: %s", error)
+        self._header = _header_of(self._configuration)
+
+    @property
     def header(self) -> str:
         """The Authorization header as it was last read."""
-        configuration = self._configuration
-        token = configuration.get_api_key_with_prefix("authorization") or configuration.get_api_key_with_prefix(
-            "BearerToken"
-        )
-        if token:
-            return str(token)
-        if configuration.username:
-            return "Basic " + b64encode(f"{configuration.username}:{configuration.password}".encode()).decode()
-        return ""
+        return self._header
 
     def ssl_context(self) -> ssl.SSLContext | bool:
         """How the server's certificate is checked, and ours shown."""
@@ -100,7 +105,18 @@ class Credentials:
         return context
 
 
-def _refuse_open_doors(configuration: Any, *, insecure: bool) -> None:  # noqa: ANN401
+def _header_of(configuration: Any) -> str:
+    token = configuration.get_api_key_with_prefix("authorization") or configuration.get_api_key_with_prefix(
+        "BearerToken"
+    )
+    if token:
+        return str(token)
+    if configuration.username:
+        return "Basic " + b64encode(f"{configuration.username}:{configuration.password}".encode()).decode()
+    return ""
+
+
+def _refuse_open_doors(configuration: Any, *, insecure: bool) -> None:
     address = urlsplit(configuration.host)
     if insecure or _is_loopback(address.hostname or ""):
         return

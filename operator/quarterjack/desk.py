@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 
 _SOON_SECONDS = 0.1  # events about a job that come together are one look
 _REPORT_SECONDS = 2.0  # a job's reports are so far apart
+_BUSY_REPORT_SECONDS = 10.0  # where it fires so often that one report tells of many firings
+_MANY_FIRINGS = 4
 _OBSERVE_STEP_SECONDS = 0.3  # by rank
 _REPORT_STEP_SECONDS = 5.0
 _TAKEOVER_STEP_SECONDS = 1.0
@@ -190,7 +192,7 @@ class Desk:
         cursor = self._cursor(job)
         following = plan.next_after(max(cursor, int(now) - ON_TIME_SECONDS - job.spec.jitter_ms // 1000 - 1))
         while following is not None and (start := start_time(job, plan, following)) <= now:
-            if not self._scheduling or len(claims) > UNRECORDED_MOST and self._is_unwritten(job, len(claims)):
+            if not self._scheduling or (len(claims) > UNRECORDED_MOST and self._is_unwritten(job, len(claims))):
                 return now + 1.0
             if (
                 following not in claims
@@ -299,7 +301,8 @@ class Desk:
         since = self._dirty.get(uid)
         if since is None:
             return _NEVER
-        when = max(self._reported.get(uid, 0.0) + _REPORT_SECONDS, since + rank * _REPORT_STEP_SECONDS)
+        pause = _BUSY_REPORT_SECONDS if self._fires_often(job) else _REPORT_SECONDS
+        when = max(self._reported.get(uid, 0.0) + pause, since + rank * (pause + _REPORT_STEP_SECONDS))
         if now < when:
             return when
         if not self._views_live() or self._writer.at_work(uid):
@@ -307,6 +310,15 @@ class Desk:
         del self._dirty[uid]
         self._writer.ask(uid, Need.REPORT)
         return _NEVER
+
+    def _fires_often(self, job: Job) -> bool:
+        """Whether several firings have been claimed since the last that is on record."""
+        unrecorded = 0
+        for firing in reversed(self._store.firings_of(job.uid).claims):
+            if firing <= job.recorded_until or unrecorded >= _MANY_FIRINGS:
+                break
+            unrecorded += 1
+        return unrecorded >= _MANY_FIRINGS
 
     def _forget(self, uid: str) -> None:
         for known in (self._cursors, self._dirty, self._reported):

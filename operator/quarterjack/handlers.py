@@ -20,6 +20,21 @@ _WATCH_SECONDS = 240
 _SILENCE_SECONDS = 300
 
 
+class _NoDifference(kopf.DiffBaseStorage):
+    """kopf would copy each object at each event to see what has changed in it; nobody here asks."""
+
+    def build(self, *, body: kopf.Body, extra_fields: object = None) -> kopf.BodyEssence:
+        del body, extra_fields
+        return kopf.BodyEssence()
+
+    def fetch(self, *, body: kopf.Body) -> kopf.BodyEssence | None:
+        del body
+        return None
+
+    def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence) -> None:
+        del body, patch, essence
+
+
 def registry_of(feed: Feed, credentials: Credentials) -> kopf.OperatorRegistry:
     """What kopf calls."""
     registry = kopf.OperatorRegistry()
@@ -27,7 +42,7 @@ def registry_of(feed: Feed, credentials: Credentials) -> kopf.OperatorRegistry:
     @kopf.on.login(registry=registry)
     def login(**_: Any) -> kopf.ConnectionInfo:
         configuration = credentials.configuration
-        scheme, _separator, token = credentials.header().partition(" ")
+        scheme, _separator, token = credentials.header.partition(" ")
         return kopf.ConnectionInfo(
             server=credentials.host,
             ca_path=configuration.ssl_ca_cert,
@@ -54,6 +69,7 @@ def operator_settings() -> kopf.OperatorSettings:
     settings.watching.chunk_size = 500
     settings.watching.server_timeout = _WATCH_SECONDS
     settings.watching.client_timeout = _SILENCE_SECONDS
+    settings.persistence.diffbase_storage = _NoDifference()
     settings.queueing.worker_limit = 200
     settings.queueing.idle_timeout = 0.05
     return settings

@@ -30,7 +30,7 @@ class Settings:
     schedule: bool = True
     in_flight: int = 32
     grace_seconds: float = 10.0
-    listen: str = "0.0.0.0:8080"  # noqa: S104  probes come from outside the Pod
+    listen: str = "0.0.0.0:8080"
     kubeconfig: str = ""
     context: str = ""
     insecure: bool = False

@@ -26,6 +26,7 @@ _BACKLOG_SECONDS = 0.25  # what a live replica has not claimed for so long may b
 _HELP_MOST = 4
 _HELP_PAUSE_SECONDS = 0.1
 _AGAIN_SECONDS = 0.5
+_GIVE_UP_SECONDS = ON_TIME_SECONDS - 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +137,15 @@ class Turns:
         """Start own firings as far as requests may be in flight."""
         while self._own and len(self._tasks) < self._in_flight_most and not self._closed:
             due = self._own.popleft()
-            if due.firing in self._store.firings_of(due.uid).claims:
+            if due.firing in self._store.firings_of(due.uid).claims or self._is_too_late(due):
                 continue
             task = asyncio.get_running_loop().create_task(self._run(due))
             self._tasks.add(task)
             task.add_done_callback(self._done)
+
+    def _is_too_late(self, due: Due) -> bool:
+        """Whether the fence would most likely refuse it: it is settled as a late one, and others behind it are still in time."""
+        return self._clock.now() > due.start + _GIVE_UP_SECONDS
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -150,7 +155,7 @@ class Turns:
 
     async def _run(self, due: Due) -> None:
         again = await self._start(due)
-        if again and self._clock.now() < due.start + ON_TIME_SECONDS:
+        if again and not self._is_too_late(due):
             asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self._retry, due)
 
     def _retry(self, due: Due) -> None:
@@ -177,8 +182,8 @@ class Turns:
         """A replica is silent: its firings go to the next in rank."""
         for key, waiting in self._others.pop(leader).items():
             del self._leaders[key]
-            if self._clock.now() > waiting.due.start + ON_TIME_SECONDS:
-                continue  # too late to be claimed on time: settled as a late one
+            if self._is_too_late(waiting.due):
+                continue
             place = waiting.place + 1
             if waiting.ranks[place] == self._replica:
                 self._own.append(waiting.due)
