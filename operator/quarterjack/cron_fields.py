@@ -11,7 +11,7 @@ A set of numbers is an int whose bit n says that n is in it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 
@@ -76,7 +76,7 @@ class DayRule:
     nearest_weekdays: int
     weekdays: int
     last_weekdays: int
-    nth_weekdays: tuple[int, int, int, int, int]
+    nth_weekdays: tuple[int, ...]
     any_day: bool
     any_weekday: bool
     months: int
@@ -106,16 +106,14 @@ class CronFields:
         return self.hours == _full(HOUR)
 
 
-@lru_cache(maxsize=8192)
 def parse(expression: str) -> CronFields:
     """The sets of an expression that `trimmed` returned; ScheduleError names the field, the value and what to write."""
     texts = _texts(expression)
-    sets = _expanded({place: _ordinary(place, text) for place, text in texts.items()})
     return CronFields(
-        seconds=sets.get(SECOND, 1),
-        minutes=sets[MINUTE],
-        hours=sets[HOUR],
-        days=_shared(_day_rule(texts, sets)),
+        seconds=_set(SECOND, texts.get(SECOND, "0")),
+        minutes=_set(MINUTE, texts[MINUTE]),
+        hours=_set(HOUR, texts[HOUR]),
+        days=_day_rule(texts[DAY_OF_MONTH], texts[MONTH], texts[DAY_OF_WEEK], texts.get(YEAR)),
     )
 
 
@@ -278,14 +276,16 @@ def _advice(place: Field, item: str) -> str:
     return f"not understood, write numbers {numbers}{names}, a range such as {place.low}-{place.high}, a list or a step"
 
 
-def _expanded(items: dict[Field, list[str]]) -> dict[Field, int]:
-    """croniter's expansion as sets; a field whose items all depend on the month is empty."""
-    order = [place for place in _CRONITER_ORDER if place in items]
-    expanded = croniter.expand(" ".join(",".join(items[place]) or "*" for place in order))[0]
-    return {place: _as_set(place, values) if items[place] else 0 for place, values in zip(order, expanded, strict=True)}
-
-
-def _as_set(place: Field, values: Sequence[int | str]) -> int:
+@lru_cache(maxsize=4096)
+def _set(place: Field, text: str) -> int:
+    """The numbers of a field by croniter's expansion; none where all its items depend on the month."""
+    items = _ordinary(place, text)
+    if not items:
+        return 0
+    index = _CRONITER_ORDER.index(place)
+    fields = ["*"] * max(index + 1, len(_FIVE))
+    fields[index] = ",".join(items)
+    values = croniter.expand(" ".join(fields))[0][index]
     return _full(place) if "*" in values else _set_of(int(value) for value in values)
 
 
@@ -301,35 +301,30 @@ def _set_of(numbers: Iterable[int]) -> int:
     return total
 
 
-def _day_rule(texts: dict[Field, str], sets: dict[Field, int]) -> DayRule:
-    days, weekdays = texts[DAY_OF_MONTH].split(","), texts[DAY_OF_WEEK].split(",")
-    nth = [match for item in weekdays if (match := _NTH_OF_MONTH.fullmatch(item))]
+@lru_cache(maxsize=4096)
+def _day_rule(day: str, month: str, weekday: str, year: str | None) -> DayRule:
+    """The one rule of these four texts, so that thousands of schedules share its months."""
+    days, weekdays = _set(DAY_OF_MONTH, day), _set(DAY_OF_WEEK, weekday)
+    nth = [match for item in weekday.split(",") if (match := _NTH_OF_MONTH.fullmatch(item))]
+    last = [match for item in weekday.split(",") if (match := _LAST_OF_MONTH.fullmatch(item))]
+    nearest = [match for item in day.split(",") if (match := _NEAREST_WEEKDAY.fullmatch(item))]
     return DayRule(
-        days=sets[DAY_OF_MONTH],
-        last_day="L" in days,
-        last_weekday="LW" in days,
-        nearest_weekdays=_set_of(int(match["day"]) for item in days if (match := _NEAREST_WEEKDAY.fullmatch(item))),
-        weekdays=sets[DAY_OF_WEEK],
-        last_weekdays=_set_of(_weekday(match["day"]) for item in weekdays if (match := _LAST_OF_MONTH.fullmatch(item))),
-        nth_weekdays=(
-            _set_of(_weekday(match["day"]) for match in nth if match["nth"] == "1"),
-            _set_of(_weekday(match["day"]) for match in nth if match["nth"] == "2"),
-            _set_of(_weekday(match["day"]) for match in nth if match["nth"] == "3"),
-            _set_of(_weekday(match["day"]) for match in nth if match["nth"] == "4"),
-            _set_of(_weekday(match["day"]) for match in nth if match["nth"] == "5"),
+        days=days,
+        last_day="L" in day.split(","),
+        last_weekday="LW" in day.split(","),
+        nearest_weekdays=_set_of(int(match["day"]) for match in nearest),
+        weekdays=weekdays,
+        last_weekdays=_set_of(_weekday(match["day"]) for match in last),
+        nth_weekdays=tuple(
+            _set_of(_weekday(match["day"]) for match in nth if match["nth"] == week)
+            for week in ("1", "2", "3", "4", "5")
         ),
-        any_day=texts[DAY_OF_MONTH][0] in "*?",
-        any_weekday=texts[DAY_OF_WEEK][0] in "*?",
-        months=sets[MONTH],
-        years=sets.get(YEAR),
+        any_day=day[0] in "*?",
+        any_weekday=weekday[0] in "*?",
+        months=_set(MONTH, month),
+        years=None if year is None else _set(YEAR, year),
     )
 
 
 def _weekday(text: str) -> int:
     return int(text) % 7 if text.isdigit() else WEEKDAYS[text]
-
-
-@lru_cache(maxsize=8192)
-def _shared(rule: DayRule) -> DayRule:
-    """The one instance of equal rules, so that thousands of schedules share its months."""
-    return rule

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import calendar
+import re
 from datetime import UTC, datetime, timedelta
 from itertools import islice, pairwise
 
@@ -10,13 +11,15 @@ from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from quarterjack import zones
-from quarterjack.schedule import Schedule
+from quarterjack.schedule import Schedule, ScheduleError
 from tests.unit.oracle import Oracle
 
 ZONES = sorted(zones.names())
 WEEKDAYS = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"]
 MONTHS = ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"]
 EARLIEST, LATEST = datetime(1973, 1, 1, tzinfo=UTC), datetime(2105, 1, 1, tzinfo=UTC)
+
+REFUSED_FIELD = re.compile(r'schedule: (second|minute|hour|day of month|month|day of week|year) "')
 
 thorough = settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -51,6 +54,15 @@ minutes, hours, seconds = fields(items(0, 59)), fields(items(0, 23)), fields(ite
 five_fields = st.tuples(minutes, hours, days, months, weekdays).map(" ".join)
 any_fields = five_fields | st.tuples(seconds, five_fields).map(" ".join)
 everyday = st.tuples(minutes, hours, st.just("* * *")).map(" ".join)
+
+
+def refusal_of(text: str) -> str | None:
+    """The words with which an expression is refused; one that is not refused can be asked."""
+    try:
+        Schedule.parse(text).next_epoch(0)
+    except ScheduleError as refusal:
+        return str(refusal)
+    return None
 
 
 @st.composite
@@ -115,6 +127,22 @@ def test_between_is_next_again_and_again(question: tuple[str, str, datetime], co
     assert list(schedule.between(t, reached[-1])) == reached
     assert schedule.count_between(int(t.timestamp()), int(reached[-1].timestamp())) == len(reached)
     assert all(earlier < later for earlier, later in pairwise(reached))
+
+
+@thorough
+@given(st.text("0123456789*/-,#?LWHRSUNMOJA= @Tt\t\n\0é", max_size=30) | st.text(max_size=20))
+def test_any_text_is_a_schedule_or_refused_by_name(text: str) -> None:
+    refusal = refusal_of(text)
+
+    assert refusal is None or (refusal.startswith("schedule: ") and refusal.isprintable())
+
+
+@thorough
+@given(st.lists(st.text("0123456789*/-,#?LWHRSUNMOJA", min_size=1, max_size=6), min_size=5, max_size=7).map(" ".join))
+def test_any_fields_are_a_schedule_or_refused_with_the_field(text: str) -> None:
+    refusal = refusal_of(text)
+
+    assert refusal is None or REFUSED_FIELD.match(refusal)
 
 
 @settings(thorough, max_examples=80)
