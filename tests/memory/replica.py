@@ -32,9 +32,7 @@ class Replica:
     def __init__(self, name: str) -> None:
         self.name = name
         self.steps = 0
-        self.send_steps: list[
-            int
-        ] = []  # the steps that sent a request; a crash matters only before one of them, or after
+        self.send_steps: list[int] = []  # the steps that sent a request
         self.crashed = False
         self.stalled_until = float("-inf")
         self._burying = False
@@ -85,6 +83,11 @@ class Replica:
     def stopped(self) -> bool:
         """Nothing of it runs at the moment."""
         return self.crashed or self._loop.time() < self.stalled_until - CLOCK_RESOLUTION_SECONDS
+
+    @property
+    def crash_steps(self) -> list[int]:
+        """The steps before which a crash makes a difference to the world: those that sent something, and those after them."""
+        return sorted({step for sent in self.send_steps for step in (sent, sent + 1)})
 
     def when_crashed(self, callback: Callable[[], None]) -> None:
         """Have something done at the moment of the crash: a connection breaks off."""

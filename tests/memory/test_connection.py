@@ -287,6 +287,22 @@ def test_killing_before_every_step_reaches_every_state_of_the_server() -> None:
     assert reached == [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4), (4, 5)]
 
 
+@in_virtual_time
+async def test_a_crash_makes_a_difference_only_before_and_after_a_step_that_sends() -> None:
+    replica = Replica("a")
+    connection = Connection(MemoryApi(), replica=replica)
+
+    async def main() -> None:
+        for _ in range(2):
+            for _ in range(3):
+                await asyncio.sleep(1)
+            await create(connection)
+
+    await replica.start(main())
+
+    assert (replica.send_steps, replica.crash_steps, replica.steps) == ([4, 8], [4, 5, 8, 9], 9)
+
+
 # Watches
 
 

@@ -711,6 +711,20 @@ async def test_bookmarks_come_each_minute_and_two_seconds_before_the_end() -> No
     assert (lines.ended, short.ended, api.watches) == (True, True, set())
 
 
+@in_virtual_time
+async def test_bookmarks_may_be_behind_the_revision_of_a_list() -> None:
+    api = MemoryApi()
+    api.options.bookmarks_behind = True
+    lines = watch(api, LEASES, resourceVersion=str(api.store.revision), allowWatchBookmarks="true", timeoutSeconds="5")
+    shown = succeed(create(api, lease("a")))["metadata"]["resourceVersion"]
+    create(api, pod("x"))
+
+    await asyncio.sleep(4)
+
+    assert lines.events[-1]["type"] == "BOOKMARK"
+    assert lines.events[-1]["object"]["metadata"]["resourceVersion"] == shown != str(api.store.revision)
+
+
 # The ledger
 
 

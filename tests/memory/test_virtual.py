@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 
 import pytest
@@ -127,3 +128,15 @@ def test_tasks_that_the_scenario_forgot_are_cancelled() -> None:
     run_virtual(scenario())
 
     assert ends == ["cancelled"]
+
+
+def test_what_is_drawn_at_random_is_the_same_each_time_and_leaves_no_trace() -> None:
+    async def scenario() -> float:
+        return random.random()
+
+    random.seed(7)
+    before = random.getstate()
+
+    assert run_virtual(scenario()) == run_virtual(scenario())
+    assert run_virtual(scenario(), seed=1) != run_virtual(scenario(), seed=2)
+    assert random.getstate() == before

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
+import random
 import selectors
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
@@ -176,12 +177,14 @@ def virtual_loop() -> VirtualLoop:
     return loop
 
 
-def run_virtual(scenario: Coroutine[Any, Any, T], *, start: float = START) -> T:
+def run_virtual(scenario: Coroutine[Any, Any, T], *, start: float = START, seed: int = 0) -> T:
     """Run a scenario in a loop of its own, from the epoch second `start`, and end every gate's tasks after it.
 
-    Raises what the scenario raises; ScenarioError where it ended well but a gated task or a callback did not.
+    What the code under test draws from `random` is the same each time. Raises what the scenario raises; ScenarioError where it
+    ended well but a gated task or a callback did not.
     """
-    loop = VirtualLoop(start)
+    loop, chances = VirtualLoop(start), random.getstate()
+    random.seed(seed)
     try:
         try:
             result = loop.run_until_complete(scenario)
@@ -190,6 +193,7 @@ def run_virtual(scenario: Coroutine[Any, Any, T], *, start: float = START) -> T:
     finally:
         scenario.close()
         loop.close()
+        random.setstate(chances)
     if loop.troubles:
         trouble = loop.troubles[0]
         raise ScenarioError(str(trouble.get("message"))) from trouble.get("exception")

@@ -49,12 +49,14 @@ class Watch:
         names = {"fieldSelector": f"metadata.name={target.name}"} if target.name else {}
         self._shows = selector(target.resource, target.namespace, {**call.query, **names})
         self._table = api.store.tables[target.resource]
+        self._shown = 0
         self.open = True
         self._begin(call)
 
     def _begin(self, call: Call) -> None:
         asked = call.query.get("resourceVersion", "") or "0"
         self._api.reached(asked)
+        self._shown = int(asked) or self._api.store.revision
         try:
             self._catch_up(int(asked))
         except Refused as gone:
@@ -92,6 +94,7 @@ class Watch:
             self._show(b"DELETED", last)
 
     def _show(self, kind: bytes, version: Version) -> None:
+        self._shown = max(self._shown, version.revision)
         self._listener.send(
             b'{"type":"' + kind + b'","object":' + version.encoded(metadata_only=self._metadata_only) + b"}"
         )
@@ -102,7 +105,8 @@ class Watch:
         kind, api_version = resource.kind, resource.api_version
         if self._metadata_only:
             kind, api_version = "PartialObjectMetadata", "meta.k8s.io/v1"
-        meta = {"resourceVersion": str(self._api.store.revision), "creationTimestamp": None}
+        revision = self._shown if self._api.options.bookmarks_behind else self._api.store.revision
+        meta = {"resourceVersion": str(revision), "creationTimestamp": None}
         mark = {"type": "BOOKMARK", "object": {"kind": kind, "apiVersion": api_version, "metadata": meta}}
         self._listener.send(orjson.dumps(mark))
 

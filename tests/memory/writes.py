@@ -55,6 +55,7 @@ class Options:
     up: bool = True  # off: no connection at all
     gone_as_event: bool = False  # a watch from too old a revision: 200 and an ERROR event, instead of 410
     bookmark_seconds: float = 60.0
+    bookmarks_behind: bool = False  # a bookmark tells only of what its watch has shown: a cache without word from etcd
     collect_seconds: float | None = None  # garbage is collected by itself, so long after a delete
     # Quotas and webhooks: each is called with the verb (CREATE, UPDATE), the resource and the object, and may say no.
     refuse: list[admission.Admission] = field(default_factory=list)
