@@ -74,7 +74,7 @@ class Stream(AsyncIterator[bytes]):
         loop = virtual_loop()
         due = loop.time() + self._connection.watch_delay(self.resource)
         if self._under_way:
-            self._under_way.append((max(due, self._under_way[-1][0]), line))
+            self._under_way.append((due, line))  # behind the earlier ones, even where its own time comes first
         elif due <= loop.time():
             self._arrive(line)
         else:

@@ -345,6 +345,7 @@ async def test_managed_fields_tell_when_the_spec_was_last_changed() -> None:
     of_status = [(e["time"], e["subresource"]) for e in meta["managedFields"] if "f:status" in e["fieldsV1"]]
 
     assert max(of_spec) == "2026-03-02T09:02:00Z"
+    assert {"f:schedule", "f:suspend"} <= meta["managedFields"][-1]["fieldsV1"]["f:spec"].keys()
     assert of_status == [("2026-03-02T09:01:00Z", "status")]
 
 
@@ -485,6 +486,22 @@ async def test_the_pods_of_a_job_go_with_it_unless_orphaned(policy: str, left: i
 
     assert read(api, JOBS, "job") is None
     assert len(objects(api, PODS)) == left
+
+
+@in_virtual_time
+async def test_what_has_another_owner_left_stays() -> None:
+    api = MemoryApi()
+    owners = [
+        {"apiVersion": JOBS.api_version, "kind": "ScheduledJob", "name": name}
+        | {"uid": apply_job(api, name, {"schedule": "* * * * *"})["metadata"]["uid"]}
+        for name in ("a", "b")
+    ]
+    create(api, pod("x", ownerReferences=owners))
+
+    delete(api, JOBS, "a")
+    api.collect_garbage()
+
+    assert read(api, PODS, "x") is not None
 
 
 # Reads
@@ -671,7 +688,7 @@ async def test_a_watch_from_too_old_a_revision_is_gone(as_event: bool) -> None:
         create(api, lease(name))
     lines = Lines()
 
-    opened = api.watch(api.arrive("GET", LEASES.path(), query={"watch": "1", "resourceVersion": str(old)}), lines)
+    opened = api.watch(api.arrive("GET", LEASES.path(), query={"watch": "1", "resourceVersion": str(old + 1)}), lines)
 
     status = (
         lines.events[0]["object"]
