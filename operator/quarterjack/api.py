@@ -7,6 +7,7 @@ not sent), or in doubt: then it may have been done, or be done a little later, a
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -91,6 +92,7 @@ class Api:
     def __init__(self, transport: Transport, clock: ServerClock) -> None:
         self._transport = transport
         self.clock = clock
+        self.create_seconds = 0.0  # how long a create takes of late
         self.requests: Counter[tuple[str, str]] = Counter()  # by verb and status code
 
     async def get(self, path: str, *, metadata_only: bool = False) -> Answer:
@@ -216,6 +218,7 @@ class Api:
         timeout_seconds: float = READ_SECONDS,
     ) -> Response:
         sent = self.clock.wall()
+        began = asyncio.get_running_loop().time()
         code = "none"
         try:
             response = await self._transport.request(
@@ -230,6 +233,9 @@ class Api:
             code = str(response.status)
         finally:
             self.requests[method, code] += 1
+            if method == "POST":
+                took = asyncio.get_running_loop().time() - began
+                self.create_seconds += (took - self.create_seconds) / 8
         self.clock.learn(response.headers.get("date"), sent=sent, received=self.clock.wall())
         return response
 

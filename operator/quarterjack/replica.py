@@ -94,6 +94,8 @@ class Replica:
             self.api.clock,
             ranks=self.membership.ranks,
             start=self._start,
+            create_seconds=lambda: self.api.create_seconds,
+            lost=lambda: self.claims.counts.lost,
             in_flight=settings.in_flight,
         )
         self.writer = StatusWriter(

@@ -25,6 +25,8 @@ _POLL_SECONDS = 0.05
 _BACKLOG_SECONDS = 0.25  # what a live replica has not claimed for so long may be helped with
 _HELP_MOST = 4
 _HELP_PAUSE_SECONDS = 0.1
+_LOSS_PAUSE_SECONDS = 0.5
+_SLOW_CREATES = 4
 _AGAIN_SECONDS = 0.5
 _GIVE_UP_SECONDS = ON_TIME_SECONDS - 3
 
@@ -66,6 +68,8 @@ class Turns:
         *,
         ranks: Callable[[str], tuple[str, ...]],
         start: Callable[[Due], Awaitable[bool]],
+        create_seconds: Callable[[], float],
+        lost: Callable[[], int],
         in_flight: int,
     ) -> None:
         self._replica = replica
@@ -73,6 +77,9 @@ class Turns:
         self._clock = clock
         self._ranks = ranks
         self._start = start
+        self._create_seconds = create_seconds
+        self._lost = lost
+        self._lost_before = 0
         self._in_flight_most = in_flight
         self._own: deque[Due] = deque()
         self._others: dict[str, OrderedDict[tuple[str, int], Waiting]] = {}
@@ -167,16 +174,29 @@ class Turns:
         """Every 50 ms while firings wait for other replicas."""
         self._poll = None
         now = self._now()
+        # Where creates are slow for us they are slow for all: taking another's firings then only doubles the load.
+        slowness = _SLOW_CREATES * self._create_seconds()
+        self._heed_losses(now)
         for leader in list(self._others):
             waiting = next(iter(self._others[leader].values()))
             member = self._store.members.get(leader)
             sign = max(waiting.since, member.sign_time if member is not None else 0.0)
-            if member is None or now - sign >= SILENCE_SECONDS:
+            if member is None or now - sign >= max(SILENCE_SECONDS, slowness):
                 self._inherit(leader, now)
-            elif not self._own and now >= self._no_help_until and now - waiting.since >= _BACKLOG_SECONDS:
+            elif not self._own and now >= self._no_help_until and self._is_behind(waiting, now, slowness):
                 self._help(leader)
         if self._others and self._poll is None and not self._closed:
             self._poll = asyncio.get_running_loop().call_later(_POLL_SECONDS, self._look_around)
+
+    def _is_behind(self, waiting: Waiting, now: float, slowness: float) -> bool:
+        return now - waiting.since >= max(_BACKLOG_SECONDS, slowness)
+
+    def _heed_losses(self, now: float) -> None:
+        """Claims that others had already made say that help is not needed now."""
+        lost = self._lost()
+        if lost > self._lost_before:
+            self._no_help_until = now + _LOSS_PAUSE_SECONDS
+        self._lost_before = lost
 
     def _inherit(self, leader: str, now: float) -> None:
         """A replica is silent: its firings go to the next in rank."""
