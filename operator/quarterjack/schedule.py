@@ -139,7 +139,9 @@ class Schedule:
             start, offset = zone.starts[segment], zone.offsets[segment]
             if start > b or a >= b:
                 return
-            low, high = max(self._low(segment), a + 1 + offset), min(b, zone.starts[segment + 1] - 1) + offset
+            low, high = self._low(segment), min(b, zone.starts[segment + 1] - 1) + offset
+            if a >= start:
+                low = max(low, a + 1 + offset)
             caught_up = []
             if low <= start + offset:
                 caught_up = [start] if self._wall_times.any_within(low, start + offset) else []

@@ -182,6 +182,16 @@ def test_a04_working_hours_go_on_after_the_autumn_night(expression: str) -> None
     assert reached[-1] > utc("2023-10-30T18:00")
 
 
+@pytest.mark.parametrize("after", ["2026-03-29T00:30", "2026-03-29T00:59", "2026-03-29T00:59:59"])
+def test_a_walk_that_begins_just_before_a_jump_still_catches_it_up(after: str) -> None:
+    schedule = Schedule.parse("5 2 * * *", time_zone="Europe/Berlin")
+
+    reached = list(schedule.between(utc(after), utc("2026-03-29T12:00")))
+
+    assert reached == [utc("2026-03-29T01:00")]
+    assert schedule.count_between(int(utc(after).timestamp()), int(utc("2026-03-29T12:00").timestamp())) == 1
+
+
 def test_a08_both_copies_of_a_repeated_hour_are_firings_of_an_hourly_job() -> None:
     schedule = Schedule.parse("30 * * * *", time_zone="Europe/Vienna")
 
