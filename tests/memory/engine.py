@@ -92,11 +92,11 @@ class Scene:
         for name in names:
             self.operators[name] = Operator(self.api, name, plan=plan, prepare=self._prepare).start()
 
-    def restart(self) -> str:
+    def restart(self, *, plan: Plan | None = None) -> str:
         """Start one more replica, as what keeps them at their number does after a crash: it has a new name."""
         self._restarts += 1
         name = f"again-{self._restarts}"
-        self.start(name)
+        self.start(name, plan=plan)
         return name
 
     def crash(self, *names: str) -> None:
