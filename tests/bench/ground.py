@@ -1,0 +1,77 @@
+"""Where measurements take place: a control plane of their own with the CRDs, the fence and the namespaces; and its clearing."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from quarterjack import names
+from tests.bench.bulk import Write, send_together
+from tests.cluster import Cluster
+from tests.fleet import ROOT, Fleet
+
+SYSTEM, OURS, RAW, CRON = "quarterjack-system", "bench", "bench-raw", "bench-cron"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
+PODS = "/api/v1/namespaces/{}/pods"
+SCHEDULED_JOBS = "/apis/quarterjack.dev/v1alpha1/namespaces/{}/scheduledjobs"
+CRON_JOBS = "/apis/batch/v1/namespaces/{}/cronjobs"
+JOBS = "/apis/batch/v1/namespaces/{}/jobs"
+_CRDS = ("scheduledjobs.yaml", "scheduledjobruns.yaml", "fence.yaml")
+_CLEAR_SECONDS = 180
+
+
+@contextmanager
+def ground(name: str, *, simulated_nodes: int = 0) -> Iterator[Cluster]:
+    """A cluster with all that the operator needs, removed at the end."""
+    cluster = Cluster(f"bench-{os.getpid()}-{name}")
+    try:
+        cluster.up(simulated_nodes=simulated_nodes, owner=os.getpid())
+        for file in _CRDS:
+            cluster.kubectl("apply", "--server-side", "-f", str(ROOT / "crds" / file))
+        for namespace in (SYSTEM, OURS, RAW, CRON):
+            cluster.kubectl("create", "namespace", namespace)
+        cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "-l", _OURS_LABEL, check=False)
+        await_until("ScheduledJobs are served", lambda: count(cluster, SCHEDULED_JOBS.format(OURS)) == 0, seconds=30)
+        yield cluster
+    finally:
+        cluster.down()
+
+
+_OURS_LABEL = f"{names.LABEL_MANAGED_BY}={names.MANAGER}"
+
+
+def fleet(cluster: Cluster) -> Fleet:
+    """Three replicas, not yet started; their logs are the cluster's."""
+    return Fleet(cluster.kubeconfig, Path(cluster.log_dir))
+
+
+def await_until(what: str, condition: Callable[[], bool], *, seconds: float) -> None:
+    """Wait until a condition holds; TimeoutError with its name where it does not come to hold."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"after {seconds:.0f} s it is still not so that {what}")
+        time.sleep(0.5)
+
+
+def count(cluster: Cluster, path: str) -> int:
+    """How many objects a collection has, -1 where it cannot be read."""
+    answer = cluster.api.get(f"{path}?limit=1")
+    if answer.status != 200:
+        return -1
+    page = answer.json()
+    return len(page["items"]) + int(page["metadata"].get("remainingItemCount") or 0)
+
+
+def clear(cluster: Cluster) -> None:
+    """Delete what a measurement has left, owners first, and wait until it is gone."""
+    owners = [SCHEDULED_JOBS.format(OURS), CRON_JOBS.format(CRON)]
+    rest = [JOBS.format(CRON), *(PODS.format(n) for n in (OURS, RAW, CRON)), LEASES.format(RAW), LEASES.format(SYSTEM)]
+    for paths in (owners, rest):
+        delete = [Write("DELETE", f"{path}?gracePeriodSeconds=0&propagationPolicy=Background", b"{}") for path in paths]
+        send_together(cluster, delete, connections=4)
+    for path in [*owners, *rest]:
+        await_until(f"{path} is empty", lambda path=path: count(cluster, path) == 0, seconds=_CLEAR_SECONDS)  # type: ignore[misc]

@@ -1,0 +1,185 @@
+"""How late firings become Pods: ours, the CronJob controller's, and the raw limit of the same writes."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from tests.bench import raw
+from tests.bench.bulk import Write, send_together
+from tests.bench.figures import Lateness
+from tests.bench.ground import CRON, CRON_JOBS, OURS, RAW, SCHEDULED_JOBS, await_until, clear, count, fleet
+from tests.bench.things import cron_job, once_at, scheduled_job
+from tests.bench.watching import Watcher, of_cronjob, of_ours
+from tests.cluster import Cluster
+from tests.fleet import Fleet
+
+TUNED = (
+    "--kube-api-qps=2000",
+    "--kube-api-burst=4000",
+    "--concurrent-cron-job-syncs=50",
+    "--concurrent-job-syncs=50",
+)
+_WATCHED_SECONDS = 60.0
+_CALM_SECONDS = 4  # between what prepares a burst and the burst
+
+
+@dataclass(frozen=True, slots=True)
+class Population:
+    """So many jobs of one policy."""
+
+    count: int
+    policy: str
+
+    @property
+    def forbid(self) -> bool:
+        """Whether runs must not overlap."""
+        return self.policy == "Forbid"
+
+    def create(self, cluster: Cluster, schedule: str, *, scheduler: str = "none") -> None:
+        """Create the ScheduledJobs."""
+        path = SCHEDULED_JOBS.format(OURS)
+        jobs = [
+            scheduled_job(OURS, f"job-{i}", schedule=schedule, policy=self.policy, scheduler=scheduler)
+            for i in range(self.count)
+        ]
+        send_together(cluster, [Write.of("POST", path, job) for job in jobs])
+
+    def await_served(self, cluster: Cluster, *, seconds: float) -> None:
+        """Wait until each has been seen by a replica: before, none fires."""
+        await_until(f"{self.count} ScheduledJobs are served", lambda: _served(cluster) == self.count, seconds=seconds)
+
+
+def _served(cluster: Cluster) -> int:
+    lines = cluster.kubectl(
+        "get", "scheduledjobs", "-n", OURS, "--chunk-size=0", "-o", "jsonpath={.items[*].status.observedGeneration}"
+    )
+    return len(lines.split())
+
+
+def prepared_burst(cluster: Cluster, population: Population, *, scheduler: str = "none") -> int:
+    """With replicas running: create jobs that are all due at one instant, and wait until they are served. The instant."""
+    instant = int(time.time()) + 15 + population.count // 25
+    population.create(cluster, once_at(instant), scheduler=scheduler)
+    population.await_served(cluster, seconds=instant - _CALM_SECONDS - time.time())
+    return instant
+
+
+def ours_at_once(cluster: Cluster, population: Population) -> Lateness:
+    """Three replicas, all jobs due in one second."""
+    with fleet(cluster), Watcher(cluster, OURS, of_ours) as watcher:
+        instant = prepared_burst(cluster, population)
+        lateness = watcher.lateness(instant, due=population.count, seconds=_WATCHED_SECONDS)
+    clear(cluster)
+    return lateness
+
+
+def raw_at_once(cluster: Cluster, population: Population) -> Lateness:
+    """One process sends the writes of as many firings."""
+    instant = int(time.time()) + 5 + population.count // 100
+    with Watcher(cluster, RAW, of_ours) as watcher:
+        process = raw.start(cluster, RAW, (instant,), count=population.count, forbid=population.forbid)
+        lateness = watcher.lateness(instant, due=population.count, seconds=_WATCHED_SECONDS)
+        process.wait()
+    clear(cluster)
+    return lateness
+
+
+def cronjobs_at_once(cluster: Cluster, jobs: int, flags: tuple[str, ...]) -> Lateness:
+    """As many CronJobs of every minute; what is due at the first full minute is watched for two."""
+    cluster.restart_controller_manager(list(flags))
+    _create_cronjobs(cluster, jobs)
+    with Watcher(cluster, CRON, of_cronjob) as watcher:
+        return watcher.lateness(_next_minute(), due=jobs, seconds=2 * _WATCHED_SECONDS)
+
+
+def _create_cronjobs(cluster: Cluster, jobs: int) -> None:
+    """Early in a minute, and wait until it is known that no earlier minute is due any more."""
+    room = 20 + jobs // 100
+    if _next_minute() - time.time() < room:
+        time.sleep(_next_minute() - time.time() + 1)
+    path = CRON_JOBS.format(CRON)
+    send_together(cluster, [Write.of("POST", path, cron_job(CRON, f"cron-{i}")) for i in range(jobs)])
+    if count(cluster, path) != jobs:
+        raise RuntimeError(f"there are not {jobs} CronJobs")
+
+
+def _next_minute() -> int:
+    return int(time.time()) // 60 * 60 + 60
+
+
+def ours_alone(cluster: Cluster, *, firings: int) -> Lateness:
+    """One job every two seconds, and nothing else."""
+    with fleet(cluster), Watcher(cluster, OURS, of_ours) as watcher:
+        population = Population(1, "Allow")
+        population.create(cluster, "*/2 * * * * *")
+        population.await_served(cluster, seconds=30)
+        lateness = _each(watcher, _even_instants(firings))
+    clear(cluster)
+    return lateness
+
+
+def raw_alone(cluster: Cluster, *, firings: int) -> Lateness:
+    """The two writes of one firing, every two seconds."""
+    instants = _even_instants(firings)
+    with Watcher(cluster, RAW, of_ours) as watcher:
+        process = raw.start(cluster, RAW, instants, count=1, forbid=False)
+        lateness = _each(watcher, instants)
+        process.wait()
+    clear(cluster)
+    return lateness
+
+
+def cronjob_alone(cluster: Cluster, *, firings: int) -> Lateness:
+    """One CronJob of every minute, and nothing else; the controller manager with its default flags."""
+    cluster.restart_controller_manager()
+    _create_cronjobs(cluster, 1)
+    first = _next_minute()
+    with Watcher(cluster, CRON, of_cronjob) as watcher:
+        lateness = _each(watcher, tuple(first + 60 * i for i in range(firings)))
+    clear(cluster)
+    return lateness
+
+
+def _even_instants(firings: int) -> tuple[int, ...]:
+    first = int(time.time()) // 2 * 2 + 2 * _CALM_SECONDS
+    return tuple(first + 2 * i for i in range(firings))
+
+
+def _each(watcher: Watcher, instants: tuple[int, ...]) -> Lateness:
+    """One firing at each of these instants."""
+    rounds = [watcher.lateness(instant, due=1, seconds=_WATCHED_SECONDS) for instant in instants]
+    return Lateness(tuple(s for r in rounds for s in r.seconds), len(instants), _WATCHED_SECONDS)
+
+
+def requests_until_recorded(cluster: Cluster, population: Population) -> dict[str, float]:
+    """The replicas' requests by verb, from a burst until every run's end is on record; housekeeping included."""
+    with fleet(cluster) as replicas:
+        instant = prepared_burst(cluster, population, scheduler="default-scheduler")
+        time.sleep(max(0.0, instant - 1 - time.time()))
+        before = _requests(replicas)
+        done = lambda: _succeeded(cluster) == population.count  # noqa: E731
+        await_until(f"{population.count} runs are on record", done, seconds=_WATCHED_SECONDS + population.count / 10)
+        after = _requests(replicas)
+    clear(cluster)
+    return {verb: (after[verb] - before.get(verb, 0.0)) / population.count for verb in after}
+
+
+def _succeeded(cluster: Cluster) -> int:
+    results = cluster.kubectl("get", "scheduledjobs", "-n", OURS, "-o", "jsonpath={.items[*].status.lastResult}")
+    return results.split().count("Succeeded")
+
+
+def _requests(replicas: Fleet) -> dict[str, float]:
+    """Requests so far of all replicas by verb."""
+    total: dict[str, float] = {}
+    for replica in replicas.replicas:
+        status, page = replica.page("/metrics")
+        if status != 200:
+            raise RuntimeError(f"{replica.name}: {status} {page}")
+        for line in page.splitlines():
+            if line.startswith("quarterjack_api_requests_total{"):
+                labels, _, value = line.rpartition(" ")
+                verb = labels.partition('verb="')[2].partition('"')[0]
+                total[verb] = total.get(verb, 0.0) + float(value)
+    return total

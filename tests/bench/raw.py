@@ -1,0 +1,135 @@
+"""The raw limit: the writes of due firings, and nothing else, as fast as one process sends them.
+
+`python -m tests.bench.raw` reads a Plan as JSON from standard input. The documents are the operator's own, with the same labels,
+annotations and windows, so the fence looks at them too; only the owner reference is left out, for these jobs do not exist.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import orjson
+import uvloop
+
+from quarterjack import names
+from quarterjack.api import LEASES, PODS
+from quarterjack.manifests import Run, Window, claim_manifest, pod_manifest
+from quarterjack.model import Job, read_job
+from quarterjack.windows import LAUNCH_SECONDS, ON_TIME_SECONDS
+from tests.bench.bulk import Address, Bulk, Write
+from tests.bench.things import scheduled_job
+from tests.cluster import Cluster
+
+CONNECTIONS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """So many firings at each of some instants. `forbid`: with the update of a run lease that exists."""
+
+    address: Address
+    namespace: str
+    instants: tuple[int, ...]
+    count: int
+    forbid: bool
+
+
+def start(cluster: Cluster, namespace: str, instants: tuple[int, ...], *, count: int, forbid: bool) -> RawProcess:
+    """Start a process that writes at these instants."""
+    return RawProcess(Plan(Address.of(cluster), namespace, instants, count, forbid))
+
+
+class RawProcess:
+    """The process that writes."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._process = subprocess.Popen([sys.executable, "-m", "tests.bench.raw"], stdin=subprocess.PIPE, text=True)
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(asdict(plan)))
+        self._process.stdin.close()
+
+    def wait(self) -> None:
+        """Until it has written all; RuntimeError where it failed."""
+        if self._process.wait():
+            raise RuntimeError("the raw writes failed")
+
+
+@dataclass(frozen=True, slots=True)
+class RawJob:
+    """A job, and the write that takes its run lease for a firing."""
+
+    job: Job
+    take: Callable[[Run], list[Write]]
+
+    def writes(self, namespace: str, firing: int) -> list[Write]:
+        """The writes of one firing, in their order."""
+        run, now = Run(self.job, firing), int(time.time())
+        claim = claim_manifest(run, Window(firing, firing + ON_TIME_SECONDS), holder="raw", pods_revision="1")
+        pod = pod_manifest(run, Window(firing, now + ON_TIME_SECONDS + LAUNCH_SECONDS))
+        del pod["metadata"]["ownerReferences"]
+        return [
+            Write.of("POST", LEASES.format(namespace) + "?timeout=2s", claim),
+            *self.take(run),
+            Write.of("POST", PODS.format(namespace) + "?timeout=2s", pod, accept="application/json"),
+        ]
+
+
+def _job(namespace: str, name: str) -> Job:
+    meta = {"uid": str(uuid.uuid4()), "resourceVersion": "1", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    raw = scheduled_job(namespace, name, schedule="* * * * *", policy="Allow")
+    return read_job(raw | {"metadata": raw["metadata"] | meta})
+
+
+async def _run_lease(bulk: Bulk, namespace: str, job: Job) -> RawJob:
+    """A job whose run lease exists."""
+    labels = {names.LABEL_MANAGED_BY: names.MANAGER, names.LABEL_ROLE: names.ROLE_RUN, names.LABEL_JOB_UID: job.uid}
+    document: dict[str, Any] = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": job.uid, "labels": labels, "annotations": {names.HOLDER: ""}},
+        "spec": {"holderIdentity": "nobody"},
+    }
+    path = LEASES.format(namespace)
+    status, body = await bulk.send(Write.of("POST", path, document))
+    if status != 201:
+        raise RuntimeError(f"run lease: {status} {body[:300].decode(errors='replace')}")
+    meta = orjson.loads(body)["metadata"]
+    held = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
+
+    def take(run: Run) -> list[Write]:
+        patch = {"metadata": held | {"annotations": {names.HOLDER: run.id}}, "spec": {"holderIdentity": run.id}}
+        return [Write.of("PATCH", f"{path}/{job.uid}", patch)]
+
+    return RawJob(job, take)
+
+
+async def write_all(plan: Plan) -> None:
+    """Prepare, then write at each instant. A run lease can be taken at one instant only: it is not read again."""
+    async with Bulk(plan.address, connections=min(CONNECTIONS, plan.count)) as bulk:
+        jobs = [_job(plan.namespace, f"raw-{i}") for i in range(plan.count)]
+        ready = [
+            await _run_lease(bulk, plan.namespace, job) if plan.forbid else RawJob(job, lambda _: []) for job in jobs
+        ]
+        for instant in plan.instants:
+            writes = [job.writes(plan.namespace, instant) for job in ready]
+            await asyncio.sleep(instant - time.time())
+            await bulk.send_together(writes)
+
+
+def main() -> None:
+    """Read the plan, write."""
+    given = json.load(sys.stdin)
+    address, instants = Address(**given.pop("address")), tuple(given.pop("instants"))
+    uvloop.run(write_all(Plan(address=address, instants=instants, **given)))
+
+
+if __name__ == "__main__":
+    main()
