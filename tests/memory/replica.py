@@ -98,7 +98,7 @@ class Replica:
     def admit(self, step: Step) -> None:
         """Run a step, unless the replica is stopped, or is to be stopped right before it."""
         if self._burying:
-            if step.task is not None:
+            if step.task is not None or _ends_a_gather(step):
                 step.run()
         elif self.stopped or (step.task is not None and self._stops_before()):
             self._held.append(step)
@@ -168,6 +168,11 @@ class Replica:
             await asyncio.sleep(0)
             await asyncio.sleep(0)
         raise RuntimeError(f"replica {self.name} keeps making tasks while it is buried: {tuple(self._tasks)}")
+
+
+def _ends_a_gather(step: Step) -> bool:
+    """Whether it is asyncio's own callback, without which a task that awaits `gather` never learns that it is cancelled."""
+    return getattr(step.callback, "__qualname__", "").startswith("gather.")
 
 
 def _shut(coro: Any) -> None:

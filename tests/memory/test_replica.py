@@ -119,6 +119,20 @@ def test_a_dead_replica_with_awaits_in_its_finally_is_buried_without_a_word() ->
     gc.collect()
 
 
+def test_a_dead_replica_that_gathers_is_buried_too() -> None:
+    async def main() -> None:
+        while True:
+            await asyncio.gather(note(3, []), note(5, []))
+
+    async def scenario() -> None:
+        replica = Replica("a")
+        replica.start(main())
+        later(2.5, replica.crash)
+        await asyncio.sleep(20)
+
+    run_virtual(scenario())
+
+
 @in_virtual_time
 async def test_its_timers_and_callbacks_die_with_it() -> None:
     fired: list[str] = []
