@@ -54,7 +54,9 @@ async def serve(settings: Settings, credentials: Credentials) -> int:
 async def _run(replica: Replica, credentials: Credentials, settings: Settings, stop: asyncio.Event) -> int:
     parts = asyncio.create_task(replica.run())
     feed_stop = asyncio.Event()
-    feed = asyncio.create_task(handlers.run(replica.feed, credentials, settings.watch_namespaces, feed_stop))
+    feed = asyncio.create_task(
+        handlers.run(replica.feed, replica.requests, credentials, settings.watch_namespaces, feed_stop)
+    )
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait({parts, feed, stopping}, return_when=asyncio.FIRST_COMPLETED)
     failed = not stopping.done()

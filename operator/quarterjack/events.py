@@ -6,6 +6,7 @@ import logging
 from collections import OrderedDict
 from datetime import UTC, datetime
 from hashlib import sha256
+from typing import NamedTuple
 
 from . import names
 from .api import Api
@@ -19,6 +20,16 @@ _QUIET_SECONDS = 300.0
 _KNOWN_MOST = 10_000
 
 
+class Regarded(NamedTuple):
+    """The object that an Event is about."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    revision: str
+
+
 class Recorder:
     """Writes Events. The same warning about the same job is not repeated for five minutes."""
 
@@ -28,9 +39,13 @@ class Recorder:
         self._told: OrderedDict[str, float] = OrderedDict()
 
     async def warn(self, job: Job, reason: str, message: str) -> None:
-        """Write a warning; where that fails, the log has it."""
+        """Write a warning about a job; where that fails, the log has it."""
+        await self.warn_of(Regarded(names.KIND, job.namespace, job.name, job.uid, str(job.revision)), reason, message)
+
+    async def warn_of(self, regarded: Regarded, reason: str, message: str) -> None:
+        """Write a warning about one of our objects."""
         now = self._api.clock.now()
-        key = sha256(f"{job.uid}\0{reason}\0{message}".encode()).hexdigest()[:16]
+        key = sha256(f"{regarded.uid}\0{reason}\0{message}".encode()).hexdigest()[:16]
         if now - self._told.get(key, float("-inf")) < _QUIET_SECONDS:
             return
         self._told[key] = now
@@ -38,15 +53,16 @@ class Recorder:
         while len(self._told) > _KNOWN_MOST:
             self._told.popitem(last=False)
         moment = datetime.fromtimestamp(now, UTC)
-        answer = await self._api.create(_PATH.format(job.namespace), self._event(job, reason, message, moment, key))
+        event = self._event(regarded, reason, message, moment, key)
+        answer = await self._api.create(_PATH.format(regarded.namespace), event)
         if not answer.done:
-            log.warning("no Event for %s/%s (%s): %s %s", job.namespace, job.name, answer.ending, reason, message)
+            log.warning("no Event for %s/%s (%s): %s %s", *regarded[1:3], answer.ending, reason, message)
 
-    def _event(self, job: Job, reason: str, message: str, moment: datetime, key: str) -> dict[str, object]:
+    def _event(self, regarded: Regarded, reason: str, message: str, moment: datetime, key: str) -> dict[str, object]:
         return {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": {"name": f"{job.name}.{key}{int(moment.timestamp()):x}", "namespace": job.namespace},
+            "metadata": {"name": f"{regarded.name}.{key}{int(moment.timestamp()):x}", "namespace": regarded.namespace},
             "eventTime": moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             "reportingController": f"{names.GROUP}/{names.MANAGER}",
             "reportingInstance": self._replica[:128],
@@ -56,10 +72,10 @@ class Recorder:
             "note": safe(message, 1000),
             "regarding": {
                 "apiVersion": names.API_VERSION,
-                "kind": names.KIND,
-                "namespace": job.namespace,
-                "name": job.name,
-                "uid": job.uid,
-                "resourceVersion": str(job.revision),
+                "kind": regarded.kind,
+                "namespace": regarded.namespace,
+                "name": regarded.name,
+                "uid": regarded.uid,
+                "resourceVersion": regarded.revision,
             },
         }

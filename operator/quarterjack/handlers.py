@@ -15,6 +15,7 @@ import kopf
 from . import names
 from .cluster import Credentials
 from .feed import Feed
+from .requests import RunRequests
 
 _WATCH_SECONDS = 240
 _SILENCE_SECONDS = 300
@@ -35,7 +36,7 @@ class _NoDifference(kopf.DiffBaseStorage):
         del body, patch, essence
 
 
-def registry_of(feed: Feed, credentials: Credentials) -> kopf.OperatorRegistry:
+def registry_of(feed: Feed, requests: RunRequests, credentials: Credentials) -> kopf.OperatorRegistry:
     """What kopf calls."""
     registry = kopf.OperatorRegistry()
 
@@ -57,6 +58,10 @@ def registry_of(feed: Feed, credentials: Credentials) -> kopf.OperatorRegistry:
     def job(event: kopf.RawEvent, **_: Any) -> None:
         feed.apply(event["type"], event["object"])
 
+    @kopf.on.event(names.GROUP, names.VERSION, names.RUNS_PLURAL, registry=registry)
+    async def request(event: kopf.RawEvent, **_: Any) -> None:
+        await requests.apply(event["type"], event["object"])
+
     return registry
 
 
@@ -75,10 +80,12 @@ def operator_settings() -> kopf.OperatorSettings:
     return settings
 
 
-async def run(feed: Feed, credentials: Credentials, namespaces: Sequence[str], stop: asyncio.Event) -> None:
+async def run(
+    feed: Feed, requests: RunRequests, credentials: Credentials, namespaces: Sequence[str], stop: asyncio.Event
+) -> None:
     """Feed until `stop` is set; it also ends where kopf gives up, and then so must the process."""
     await kopf.operator(
-        registry=registry_of(feed, credentials),
+        registry=registry_of(feed, requests, credentials),
         settings=operator_settings(),
         clusterwide=not namespaces,
         namespaces=namespaces,

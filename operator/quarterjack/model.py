@@ -102,6 +102,7 @@ class Spec:
     failed_limit: int = 10
     retention_seconds: int = 30 * 86400
     pod_limit: int = 2
+    options: tuple[str, ...] = ()
     unserved: tuple[str, ...] = ()
     invalid: str = ""
 
@@ -277,6 +278,7 @@ def read_spec(raw: Raw) -> Spec:
             failed_limit=int(raw.get("failedRunsHistoryLimit", 10)),
             retention_seconds=_duration_ms(raw.get("historyRetention", "30d")) // 1000,
             pod_limit=int(raw.get("podHistoryLimit", 2)),
+            options=tuple(str(option.get("name")) for option in raw.get("options") or ()),
             unserved=unserved_fields(raw),
         )
     except (ValueError, TypeError, KeyError) as error:

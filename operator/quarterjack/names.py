@@ -13,6 +13,7 @@ VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
 KIND = "ScheduledJob"
 PLURAL = "scheduledjobs"
+RUNS_PLURAL = "scheduledjobruns"
 MANAGER = "quarterjack"
 
 LABEL_MANAGED_BY = "app.kubernetes.io/managed-by"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from .clock import rfc3339
 from .model import Entry, Firings, Job
@@ -18,6 +18,13 @@ from .text import safe
 NO_FIRINGS = "NoFutureFiring"
 
 
+class Trial(NamedTuple):
+    """What the API server said to a Pod of the template: it never can be one, or not now (a quota, a missing account)."""
+
+    error: str = ""
+    doubt: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Observation:
     """What a spec turns out to be: its plan, or why there is none; and what the API server says to its Pod."""
@@ -26,6 +33,7 @@ class Observation:
     line: str
     schedule_error: str = ""
     template_error: str = ""
+    template_doubt: str = ""
 
     @property
     def problem(self) -> tuple[str, str] | None:
@@ -37,16 +45,16 @@ class Observation:
         return None
 
 
-def observe(job: Job, *, anchor: int, default_zone: str, template_error: str) -> Observation:
-    """Read the spec of a job whose firings count from `anchor`."""
+def observe(job: Job, trial: Trial, *, anchor: int, default_zone: str) -> Observation:
+    """Read the spec of a job whose firings count from `anchor`; `trial` is what the API server says to a Pod of it."""
     by_hand = plan_of({}, anchor=anchor)
     if job.spec.invalid:
-        return Observation(by_hand, "", schedule_error=f"spec: {job.spec.invalid}", template_error=template_error)
+        return Observation(by_hand, "", f"spec: {job.spec.invalid}", *trial)
     try:
         plan = plan_of(job.spec.timing, anchor=anchor, default_zone=default_zone)
     except ScheduleError as error:
-        return Observation(by_hand, shown_schedule(job), safe(f"spec.{error}"), template_error)
-    return Observation(plan, plan.line(), template_error=template_error)
+        return Observation(by_hand, shown_schedule(job), safe(f"spec.{error}"), *trial)
+    return Observation(plan, plan.line(), "", *trial)
 
 
 def shown_schedule(job: Job) -> str:
@@ -119,11 +127,12 @@ def _conditions(job: Job, old: Mapping[str, Any], seen: Observation, *, now: int
         schedule = line("ScheduleValid", "True", NO_FIRINGS, f"No firing will follow: {seen.line}")
     else:
         schedule = line("ScheduleValid", "True", "Valid", seen.line)
-    template = (
-        line("PodTemplateValid", "False", "InvalidPodTemplate", seen.template_error)
-        if seen.template_error
-        else line("PodTemplateValid", "True", "Valid", "The API server accepts a Pod of this template")
-    )
+    if seen.template_error:
+        template = line("PodTemplateValid", "False", "InvalidPodTemplate", seen.template_error)
+    elif seen.template_doubt:
+        template = line("PodTemplateValid", "Unknown", "Refused", seen.template_doubt)
+    else:
+        template = line("PodTemplateValid", "True", "Valid", "The API server accepts a Pod of this template")
     return [
         line("Ready", *_ready(job, seen)),
         schedule,

@@ -22,6 +22,7 @@ from .launcher import Launcher
 from .lease import Claims
 from .membership import Membership
 from .reflector import Reflector
+from .requests import RunRequests
 from .runs import RunLeases
 from .settings import Settings
 from .starter import Starter
@@ -67,6 +68,8 @@ class Replica:
         plans = PlanBook(settings.default_time_zone)
         self.claims = Claims(self.api, namespace=namespace, replica=self.name)
         launcher = Launcher(self.api)
+        self.recorder = Recorder(self.api, replica=self.name)
+        self.requests = RunRequests(self.api, self.store, self.recorder, replica=self.name)
         self.starter = Starter(
             self.api,
             self.store,
@@ -78,6 +81,7 @@ class Replica:
             fenced=lambda: self.fence.stands,
             served_by=lambda: self.served_by,
             launched=self.lateness.observe,
+            warn=self.recorder.warn,
         )
         self.desk = Desk(
             self.store,
@@ -103,7 +107,7 @@ class Replica:
             self.store,
             self.starter,
             launcher,
-            Recorder(self.api, replica=self.name),
+            self.recorder,
             plans,
             namespace=namespace,
             default_zone=settings.default_time_zone,

@@ -7,8 +7,8 @@ are seen by every replica, and taken up from there by `take_over`, `pending` or 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
 
 from .api import JOBS, Api, Ending, object_path
 from .clock import ServerClock
@@ -49,6 +49,7 @@ class Starter:
         fenced: Callable[[], bool],
         served_by: Callable[[], str],
         launched: Callable[[float], None],
+        warn: Callable[[Job, str, str], Coroutine[Any, Any, None]],
     ) -> None:
         self._api = api
         self._store = store
@@ -60,6 +61,7 @@ class Starter:
         self._fenced = fenced
         self._served_by = served_by
         self._launched = launched
+        self._warn = warn
 
     @property
     def _clock(self) -> ServerClock:
@@ -196,6 +198,7 @@ class Starter:
                 log.info("launched %s", run.pod_name, extra=log_fields(run))
             case Launch.INVALID:
                 await self._settle(claim, Outcome(State.FAILED, "PodInvalid", result.message))
+                await self._warn(run.job, "FailedCreate", result.message)
             case Launch.TAKEN:
                 await self._settle(claim, Outcome(State.FAILED, "PodNameTaken", result.message))
             case Launch.REFUSED:
@@ -203,6 +206,7 @@ class Starter:
                 changed = await self._claims.refuse(claim, result.message)
                 if changed is not None:
                     self._store.put_claim(changed)
+                await self._warn(run.job, "FailedCreate", result.message)
             case Launch.UNKNOWN:
                 log.warning("Pod %s is in doubt: %s", run.pod_name, result.message, extra=log_fields(run))
 

@@ -21,7 +21,7 @@ from .events import Recorder
 from .launcher import Launcher
 from .manifests import Run, Window
 from .model import Claim, Entry, Job, State, Trigger, read_claim, read_job
-from .observing import Observation, edit_instant, is_rescheduled, observe, observed_status, old_plan
+from .observing import NO_FIRINGS, Trial, edit_instant, is_rescheduled, observe, observed_status, old_plan
 from .report import merge_patch, report
 from .starter import Plans, Starter
 from .store import Store
@@ -185,19 +185,19 @@ class StatusWriter:
         if job is None:
             return True
         now = int(self._api.clock.now())
-        template_error = await self._template_error(job)
-        seen = observe(job, anchor=job.created, default_zone=self._default_zone, template_error=template_error)
+        trial = await self._try(job)
+        seen = observe(job, trial, anchor=job.created, default_zone=self._default_zone)
         if not is_rescheduled(job, seen.line):
             scheduled_from = job.status.scheduled_from or job.created
             return await self._put_observed(
-                job, seen, now=now, scheduled_from=scheduled_from, watermark=job.recorded_until
+                job, trial, now=now, scheduled_from=scheduled_from, watermark=job.recorded_until
             )
         if job.status.scheduled_from is None:
             instant = edit_instant(job, now=now)
-            return await self._put_observed(job, seen, now=now, scheduled_from=instant, watermark=instant)
-        return await self._reschedule(uid, template_error)
+            return await self._put_observed(job, trial, now=now, scheduled_from=instant, watermark=instant)
+        return await self._reschedule(uid, trial)
 
-    async def _reschedule(self, uid: str, template_error: str) -> bool:
+    async def _reschedule(self, uid: str, trial: Trial) -> bool:
         """The schedule has changed: settle the old one up to the edit's instant, in the write that observes the new one."""
         if await self._starter.read_job(uid) is None:
             return False
@@ -217,21 +217,20 @@ class StatusWriter:
                 now=now,
                 latest=not job.spec.suspend,
             ).entries
-        seen = observe(job, anchor=instant, default_zone=self._default_zone, template_error=template_error)
         watermark = max(job.recorded_until, instant)
-        return await self._put_observed(job, seen, now=now, scheduled_from=instant, watermark=watermark, settled=lines)
+        return await self._put_observed(job, trial, now=now, scheduled_from=instant, watermark=watermark, settled=lines)
 
     async def _put_observed(
         self,
         job: Job,
-        seen: Observation,
+        trial: Trial,
         *,
         now: int,
         scheduled_from: int,
         watermark: int,
         settled: tuple[Entry, ...] = (),
     ) -> bool:
-        seen = observe(job, anchor=scheduled_from, default_zone=self._default_zone, template_error=seen.template_error)
+        seen = observe(job, trial, anchor=scheduled_from, default_zone=self._default_zone)
         status = observed_status(
             job,
             seen,
@@ -251,18 +250,21 @@ class StatusWriter:
         for condition in status["conditions"]:
             if condition["type"] == "Ready" and condition["status"] == "False":
                 await self._recorder.warn(job, condition["reason"], condition["message"])
-            elif condition["reason"] == "NoFutureFiring":
-                await self._recorder.warn(job, "NoFutureFiring", condition["message"])
+            elif condition["reason"] == NO_FIRINGS:
+                await self._recorder.warn(job, NO_FIRINGS, condition["message"])
+            elif condition["type"] == "PodTemplateValid" and condition["status"] == "Unknown":
+                await self._recorder.warn(job, "FailedCreate", condition["message"])
 
-    async def _template_error(self, job: Job) -> str:
-        """What the API server finds wrong with a Pod of the template: asked once a generation, by a dry run."""
+    async def _try(self, job: Job) -> Trial:
+        """What the API server says to a Pod of the template: asked once a generation, by a dry run."""
         if job.spec.invalid:
-            return ""
+            return Trial()
         now = int(self._api.clock.now())
         answer = await self._launcher.trial(Run(job, job.created, Trigger.SCHEDULE), Window(now - 60, now + 60))
-        if answer.ending is Ending.REFUSED and answer.status in {400, 422}:
-            return safe(f"spec.template: {answer.message}")
-        return ""
+        if answer.ending is not Ending.REFUSED:
+            return Trial()
+        said = safe(f"spec.template: {answer.message}")
+        return Trial(error=said) if answer.status in {400, 422} else Trial(doubt=said)
 
     async def _put(self, job: Job, status: Mapping[str, Any]) -> bool:
         """Write a status at the job's revision; True where it is written, or need not be."""
