@@ -6,7 +6,7 @@ import asyncio
 import logging
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import uvloop
 
@@ -17,23 +17,24 @@ from .errors import QuarterjackError
 from .probes import serving
 from .replica import Replica
 from .settings import Settings, read_settings
+from .transport import Transport
 
 log = logging.getLogger("quarterjack")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a replica; the exit code."""
+def main(arguments: Sequence[str] | None = None, *, wrap: Callable[[Transport], Transport] = lambda t: t) -> int:
+    """Run a replica; the exit code. `wrap` may put something between the engine and the API server."""
     try:
         settings = read_settings(sys.argv[1:] if arguments is None else arguments)
         logs.set_up(style=settings.log_format, level=settings.log_level)
         credentials = Credentials(kubeconfig=settings.kubeconfig, context=settings.context, insecure=settings.insecure)
-        return uvloop.run(serve(settings, credentials))
+        return uvloop.run(serve(settings, credentials, wrap))
     except QuarterjackError as error:
         print(f"quarterjack: {error}", file=sys.stderr)  # noqa: T201
         return 2
 
 
-async def serve(settings: Settings, credentials: Credentials) -> int:
+async def serve(settings: Settings, credentials: Credentials, wrap: Callable[[Transport], Transport]) -> int:
     """Run until a signal (0) or until a part ends that must not (1)."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -41,7 +42,7 @@ async def serve(settings: Settings, credentials: Credentials) -> int:
         loop.add_signal_handler(number, stop.set)
     transport = HttpTransport(credentials, connections=2 * settings.in_flight + 16)
     try:
-        replica = Replica(transport, SystemClock(), settings)
+        replica = Replica(wrap(transport), SystemClock(), settings)
         async with serving(replica, settings.listen) as port:
             log.info("replica %s serves %s on port %d", replica.name, credentials.host, port)
             return await _run(replica, credentials, settings, stop)

@@ -1,0 +1,40 @@
+"""An installation for each test."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.api.installation import Installation
+from tests.cluster import Cluster
+from tests.crds.conftest import served
+
+__all__ = ["served"]
+
+
+@pytest.fixture
+def install(served: Cluster, tmp_path: Path) -> Iterator[Callable[[], Installation]]:
+    """Makes installations; each in namespaces of its own, so that none sees another's jobs."""
+    made: list[Installation] = []
+
+    def make() -> Installation:
+        name = f"jobs-{time.monotonic_ns()}"
+        new = Installation(served, name, f"own-{name}", tmp_path / name)
+        for namespace in (new.namespace, new.own_namespace):
+            answer = served.api.post("/api/v1/namespaces", {"metadata": {"name": namespace}})
+            assert answer.status == 201, answer.text
+        made.append(new)
+        return new
+
+    yield make
+    for installation in made:
+        installation.remove()
+
+
+@pytest.fixture
+def installation(install: Callable[[], Installation]) -> Installation:
+    """One installation."""
+    return install()

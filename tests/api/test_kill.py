@@ -1,0 +1,43 @@
+"""Replicas are killed under load; an observer from outside counts Pods."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+
+from tests.api.installation import Installation, job
+from tests.api.observer import PodObserver
+
+JOBS = 200
+SECONDS = 60
+KILL_EVERY_SECONDS = 3.0
+
+pytestmark = pytest.mark.api
+
+
+def test_each_of_200_firings_a_second_runs_once_while_a_replica_is_killed_every_3_seconds(
+    installation: Installation,
+) -> None:
+    names = [f"job-{i}" for i in range(JOBS)]
+    chance = random.Random(4)
+
+    with installation.fleet() as fleet, PodObserver(installation.cluster, installation.namespace) as observer:
+        installation.apply(job(name, "* * * * * *") for name in names)
+        fired = observer.wait(lambda counts: {name for name, _ in counts} >= set(names), seconds=60)
+        assert fired, installation.last_words()
+        first = int(time.time()) + 1
+        while time.time() < first + SECONDS:
+            time.sleep(KILL_EVERY_SECONDS)
+            victim = chance.choice(fleet.replicas)
+            victim.kill()
+            victim.start()
+        due = {(name, second) for name in names for second in range(first, first + SECONDS)}
+        observer.wait(lambda counts: counts.keys() >= due, seconds=120)
+        installation.kubectl.out("delete", "scheduledjobs", "--all", "--wait=false")
+
+    counts = observer.counts()
+    assert observer.errors == []
+    assert {firing: n for firing, n in counts.items() if n > 1} == {}
+    assert due - counts.keys() == set(), installation.last_words()
