@@ -17,7 +17,7 @@ up: environment ## start a cluster, three replicas and the examples (CLUSTER=cur
 	@$(PYTHON) -m tests.up up --cluster $(CLUSTER)
 
 down: environment ## end what `make up` started, and remove it
-	@$(PYTHON) -m tests.up down
+	@$(PYTHON) -m tests.up down $(if $(filter command environment,$(firstword $(origin CLUSTER))),--cluster $(CLUSTER))
 
 test: lint ## lint, types, layers, and all tests
 	@echo "> tests"
