@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .clock import ServerClock
 from .model import Claim
@@ -199,25 +199,28 @@ class Turns:
         self._lost_before = lost
 
     def _inherit(self, leader: str, now: float) -> None:
-        """A replica is silent: its firings go to the next in rank."""
+        """A replica is silent: its firings go to the next in rank. It may have been told what we have not, so the job is read."""
         for key, waiting in self._others.pop(leader).items():
             del self._leaders[key]
             if self._is_too_late(waiting.due):
                 continue
             place = waiting.place + 1
             if waiting.ranks[place] == self._replica:
-                self._own.append(waiting.due)
+                self._own.append(replace(waiting.due, careful=True))
             else:
                 self._wait(Waiting(waiting.due, waiting.ranks, place, now))
         self._fill()
 
     def _help(self, leader: str) -> None:
-        """A live replica is behind and we are not: take a few of its firings, those that it would come to last."""
+        """A live replica is behind and we are not: take a few of its firings, those that it would come to last.
+
+        It may also know better: the job is read before.
+        """
         room = min(_HELP_MOST, self._in_flight_most - len(self._tasks))
         for _ in range(min(room, len(self._others[leader]))):
             key, waiting = self._others[leader].popitem(last=True)
             del self._leaders[key]
-            self._own.append(waiting.due)
+            self._own.append(replace(waiting.due, careful=True))
         if not self._others[leader]:
             del self._others[leader]
         self._no_help_until = self._now() + _HELP_PAUSE_SECONDS
