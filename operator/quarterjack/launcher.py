@@ -103,6 +103,14 @@ class Launcher:
             return answer.ending
         return _sight(answer.document, run) or Ending.EXISTS
 
+    async def look(self, pod: PodSight) -> PodSight | Ending:
+        """What a Pod that a view shows looks like now, or how the read ended. ABSENT: it is gone, whatever has its name now."""
+        answer = await self._api.get(object_path(PODS, pod.namespace, pod.name))
+        if not answer.done:
+            return answer.ending
+        sight = read_pod(answer.document)
+        return sight if sight is not None and sight.uid == pod.uid else Ending.ABSENT
+
     async def trial(self, run: Run, window: Window) -> Answer:
         """What the API server would say to the run's Pod, without creating it."""
         return await self._api.create(PODS.format(run.job.namespace), pod_manifest(run, window), dry_run=True)

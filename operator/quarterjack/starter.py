@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from .api import JOBS, Api, Ending, object_path
 from .clock import ServerClock
@@ -181,15 +181,24 @@ class Starter:
         """The skip where another run of the job is alive, else whether this one may start."""
         if run.job.spec.policy is Policy.ALLOW:
             return Taken.YES
-        other = self._live_pod(run)
+        other = await self._live_pod(run)
         if other is not None:
-            return _overlap(other.name)
+            return other if other is Taken.DOUBT else _overlap(other.name)
         taken = await self._run_leases.take(run.job, run.firing)
         return _overlap("another run") if taken is Taken.NO else taken
 
-    def _live_pod(self, run: Run) -> PodSight | None:
+    async def _live_pod(self, run: Run) -> PodSight | Literal[Taken.DOUBT] | None:
+        """Another run's Pod that is alive. A view may be late, so what it shows is read before anything is skipped for it."""
         pods = self._store.firings_of(run.job.uid).pods.values()
-        return next((p for p in pods if p.firing != run.firing and not p.ended and not p.deleted), None)
+        for pod in [p for p in pods if p.firing != run.firing and not p.ended and not p.deleted]:
+            found = await self._launcher.look(pod)
+            if isinstance(found, PodSight):
+                self._store.put_pod(found)
+                if not found.ended:
+                    return found
+            elif found is not Ending.ABSENT:
+                return Taken.DOUBT
+        return None
 
     async def _after(self, run: Run, claim: Claim, result: Launched) -> None:
         match result.launch:
