@@ -75,7 +75,13 @@ class Reflector:
                 self.revision = ""
             except (ApiError, TransportError) as error:
                 log.warning("watch of %s ended: %s", self._path, error)
+                if self._was_barren(began):
+                    self.revision = ""
             await self._pause(loop.time() - began)
+
+    def _was_barren(self, began: float) -> bool:
+        """Whether a stream brought nothing until it was given up: behind what swallows streams, lists still keep a view."""
+        return asyncio.get_running_loop().time() - began >= SILENCE_SECONDS and self.sign_time <= began
 
     async def _list(self) -> None:
         listing = await self._api.list(self._path, query=self._query, metadata_only=self._metadata_only)
