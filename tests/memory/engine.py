@@ -24,7 +24,7 @@ from .replica import Replica as Process
 from .resources import JOBS
 from .server import MemoryApi
 from .statuses import Document
-from .virtual import START, VirtualClock, run_virtual, virtual_loop
+from .virtual import START, VirtualClock, later, run_virtual, virtual_loop
 from .witness import Witness
 
 T = TypeVar("T")
@@ -103,6 +103,22 @@ class Scene:
         """Kill replicas."""
         for name in names or tuple(self.operators):
             self.operators.pop(name).process.crash()
+
+    def replace_the_dead(self, *, after_seconds: float, plan: Plan | None = None) -> None:
+        """From now on, start another replica so long after each that dies."""
+
+        def watch(operator: Operator) -> None:
+            def note() -> None:
+                later(after_seconds, replace, operator.name)
+
+            operator.process.when_crashed(note)
+
+        def replace(dead: str) -> None:
+            self.operators.pop(dead, None)
+            watch(self.operators[self.restart(plan=plan)])
+
+        for operator in self.operators.values():
+            watch(operator)
 
     def job(self, name: str = "job", *, schedule: str | None = MINUTELY, **spec: Any) -> str:
         """Create a job, or change its spec as a whole; its UID."""
