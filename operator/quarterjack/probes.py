@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.core import Metric
 
 from .metrics import ReplicaCollector
 from .replica import Replica
@@ -36,6 +37,17 @@ async def serving(replica: Replica, listen: str) -> AsyncIterator[int]:
         await runner.cleanup()
 
 
+class _Collected(CollectorRegistry):
+    """What a registry's collectors said at one moment."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        super().__init__()
+        self._metrics = list(registry.collect())
+
+    def collect(self) -> Iterator[Metric]:
+        return iter(self._metrics)
+
+
 class Pages:
     """What is shown."""
 
@@ -58,7 +70,8 @@ class Pages:
         return web.Response(status=503 if unready else 200, text="\n".join(lines) + "\n")
 
     async def metrics(self, request: web.Request) -> web.Response:
-        """The Prometheus text format; made in a thread, so that a scrape delays no firing."""
+        """The Prometheus text format: read here, where nothing changes meanwhile, and made into text in a thread, so that a scrape
+        delays no firing."""
         del request
-        body = await asyncio.to_thread(generate_latest, self._replica.registry)
+        body = await asyncio.to_thread(generate_latest, _Collected(self._replica.registry))
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
