@@ -40,7 +40,7 @@ class Feed:
         try:
             self._store.put_job(read_job(item))
         except (KeyError, ValueError, TypeError) as error:
-            log.error(
+            log.warning(
                 "ScheduledJob %s/%s cannot be read: %s", meta.get("namespace"), meta.get("name"), safe(str(error))
             )
 

@@ -162,7 +162,7 @@ class Janitor:
 
     async def _yield(self) -> None:
         """Launches come first."""
-        while self._busy():
+        while self._busy():  # noqa: ASYNC110  nobody tells when a burst is over
             await asyncio.sleep(0.2)
 
     async def _sweep_leases(self) -> None:

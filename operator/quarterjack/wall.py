@@ -201,7 +201,7 @@ def _day_from(rule: DayRule, day: int) -> int | None:
         return None
     when = date.fromordinal(day + _EPOCH_ORDINAL)
     year, month, first = when.year, when.month, day - when.day + 1
-    last_year = min(year + SEARCHED_YEARS, date.max.year) if rule.years is None else LAST_YEAR
+    last_year = min(year + SEARCHED_YEARS, date.max.year) if rule.years is None else _highest(rule.years)
     days = _month_days(rule, year, month, (first + 4) % 7) >> when.day << when.day
     while not days:
         first += _length(year, month)
@@ -219,7 +219,9 @@ def _day_until(rule: DayRule, day: int) -> int | None:
         return None
     when = date.fromordinal(day + _EPOCH_ORDINAL)
     year, month, first = when.year, when.month, day - when.day + 1
-    first_year = max(year - SEARCHED_YEARS, date.min.year) if rule.years is None else FIRST_YEAR
+    first_year = (
+        max(year - SEARCHED_YEARS, date.min.year) if rule.years is None else max(_lowest(rule.years), FIRST_YEAR)
+    )
     days = _month_days(rule, year, month, (first + 4) % 7) & ((2 << when.day) - 1)
     while not days:
         year, month = (year, month - 1) if month > 1 else (year - 1, 12)
