@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import calendar
-from collections.abc import Iterator
+import sys
+import time
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from importlib import resources
@@ -158,6 +160,16 @@ def row_of(first: int, last: int, low: int, high: int) -> list[int]:
 def number(text: str, names: dict[str, int]) -> int:
     """A number or a name."""
     return names[text] if text in names else int(text)
+
+
+def quickest(question: Callable[[], object]) -> float:
+    """The processor seconds of the quickest of five times; zero where each line is traced, which is no measure."""
+    took = []
+    for _ in range(5):
+        begun = time.thread_time()
+        question()
+        took.append(time.thread_time() - begun)
+    return 0.0 if sys.gettrace() else min(took)
 
 
 def utc(text: str) -> datetime:

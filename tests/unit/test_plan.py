@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import islice, pairwise
 from pathlib import Path
@@ -18,7 +16,7 @@ from hypothesis import strategies as st
 from quarterjack import zones
 from quarterjack.plan import Plan, ScheduleError, plan_from_line, plan_of, start_delay_ms
 from quarterjack.schedule import Schedule
-from tests.unit.oracle import Oracle, utc
+from tests.unit.oracle import Oracle, quickest, utc
 
 DAY, HOUR, MINUTE = 86_400, 3600, 60
 CREATED = int(utc("2026-03-10T10:00:20").timestamp())
@@ -42,16 +40,6 @@ def epoch(text: str) -> int:
 
 def times(plan: Plan, after: str, until: str) -> list[str]:
     return [f"{datetime.fromtimestamp(f, UTC):%d %H:%M}" for f in plan.between(epoch(after), epoch(until))]
-
-
-def quickest(question: Callable[[], object]) -> float:
-    """The seconds of the quickest of five times: the others had to share the machine."""
-    took = []
-    for _ in range(5):
-        begun = time.perf_counter()
-        question()
-        took.append(time.perf_counter() - begun)
-    return min(took)
 
 
 @pytest.mark.parametrize("spec", KINDS)
