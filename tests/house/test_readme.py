@@ -1,0 +1,125 @@
+"""What the README says is true: its flags, metrics, fields, commands, paths and manifests."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client import generate_latest
+
+from quarterjack.clock import SystemClock
+from quarterjack.metrics import ReplicaCollector
+from quarterjack.model import unserved_fields
+from quarterjack.replica import Replica
+from quarterjack.settings import Settings, parser
+from tests.memory.connection import Connection
+from tests.memory.server import MemoryApi
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text()
+CONTRIBUTING = (ROOT / ".github" / "CONTRIBUTING.md").read_text()
+MANIFESTS = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
+EVERYTHING_UNSERVED = {
+    "concurrencyPolicy": "Replace",
+    "misfirePolicy": "CatchUp",
+    "leaseDuration": "1h",
+    "retry": {"maxRetries": 1},
+    "options": [{"name": "day"}],
+    "fanOut": {"units": ["a"]},
+    "health": {"maxTimeWithoutSuccess": "1d"},
+}
+
+
+def table(heading: str) -> list[list[str]]:
+    """The rows of the first table under a heading, without its head."""
+    lines = iter(README.partition(f"\n## {heading}\n")[2].splitlines())
+    skipped = list(takewhile(lambda line: not line.startswith("|---"), lines))
+    assert skipped, f"the README has no table under {heading}"
+    rows = takewhile(lambda line: line.startswith("|"), lines)
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", row)[1:-1]] for row in rows]
+
+
+def names(rows: list[list[str]]) -> set[str]:
+    """The names in the first column."""
+    return {name for row in rows for name in re.findall(r"`([^`]+)`", row[0])}
+
+
+def fields_of_the_crd() -> dict[str, Any]:
+    crd = yaml.safe_load((ROOT / "crds" / "scheduledjobs.yaml").read_text())
+    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    properties: dict[str, Any] = schema["properties"]["spec"]["properties"]
+    return properties
+
+
+async def metrics_page() -> str:
+    replica = Replica(Connection(MemoryApi()), SystemClock(), Settings())
+    replica.registry.register(ReplicaCollector(replica))
+    return generate_latest(replica.registry).decode()
+
+
+def test_its_flags_are_those_of_the_command_line() -> None:
+    known = {option for action in parser()._actions for option in action.option_strings}
+
+    assert names(table("Flags")) == known - {"-h", "--help"}
+
+
+def test_its_metrics_are_those_of_the_metrics_page() -> None:
+    served = set(re.findall(r"^# HELP (\S+)", asyncio.run(metrics_page()), re.MULTILINE))
+
+    assert names(table("Metrics")) == {name for name in served if not name.endswith("_created")}
+
+
+def test_its_fields_are_those_of_the_crd() -> None:
+    assert names(table("Fields")) == set(fields_of_the_crd())
+
+
+@pytest.mark.parametrize("row", table("Fields"), ids=lambda row: row[0].strip("`"))
+def test_its_defaults_are_those_of_the_crd(row: list[str]) -> None:
+    field = fields_of_the_crd()[row[0].strip("`")]
+
+    shown = re.findall(r"`([^`]+)`", row[2])
+
+    if field.get("type") == "object":
+        known = [each["default"] for each in field.get("properties", {}).values() if "default" in each]
+    else:
+        known = [field["default"]] if "default" in field else []
+    assert shown == [str(value).lower() if isinstance(value, bool) else str(value) for value in known]
+
+
+def test_it_marks_the_fields_that_are_not_served() -> None:
+    unserved = {name.split(".")[1] for name in unserved_fields(EVERYTHING_UNSERVED)}
+
+    marked = names([row for row in table("Fields") if row[3] != "yes"])
+
+    # catchUpLimit does nothing by itself: it bounds CatchUp, which is refused.
+    assert marked - {"catchUpLimit"} == unserved
+
+
+@pytest.mark.parametrize("page", [README, CONTRIBUTING], ids=["README", "CONTRIBUTING"])
+def test_every_make_command_that_is_named_exists(page: str) -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+    named = set(re.findall(r"(?:^|`)make ([a-z]+)", page, re.MULTILINE))
+
+    assert {"test"} <= named <= targets
+
+
+@pytest.mark.parametrize("page", [README, CONTRIBUTING], ids=["README", "CONTRIBUTING"])
+def test_every_path_that_is_named_exists(page: str) -> None:
+    named = set(re.findall(r"`((?:crds|examples|operator|tests|\.ci|\.github)/[\w./-]*)`", page))
+
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+def test_it_leaves_a_place_for_the_figures_of_the_benchmark() -> None:
+    assert README.count("<!-- bench -->") == 1
+    assert README.index("<!-- bench -->") < README.index("<!-- /bench -->")
+
+
+def test_it_has_a_first_manifest() -> None:
+    assert yaml.safe_load(MANIFESTS[0])["kind"] == "ScheduledJob"
