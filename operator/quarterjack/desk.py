@@ -37,6 +37,7 @@ _OBSERVE_STEP_SECONDS = 0.3  # by rank
 _REPORT_STEP_SECONDS = 5.0
 _TAKEOVER_STEP_SECONDS = 1.0
 _LATE_STEP_SECONDS = 2.0
+_GATHER_SECONDS = 30.0
 _VERIFY_SECONDS = 3.0
 _LOOSE_ENDS_TOGETHER = 16
 ADOPT_SECONDS = 300
@@ -235,9 +236,17 @@ class Desk:
         claims = self._store.firings_of(job.uid).claims
         entries = self._store.entries(job.uid)
         late = first_unclaimed(plan, after=job.recorded_until, until=int(now - delay), claims=claims, entries=entries)
+        if late is not None and now < late + delay + self._gathering_seconds(job, late):
+            return now + _LATE_STEP_SECONDS
         if late is not None and self._views_live() and not self._writer.at_work(job.uid):
             self._writer.ask(job.uid, Need.SETTLE)
         return now + _LATE_STEP_SECONDS
+
+    @staticmethod
+    def _gathering_seconds(job: Job, late: int) -> float:
+        """How long to wait for more to become late: those that follow upon a row of missed ones are a row, not a line each."""
+        rows = [entry.scheduled for entry in job.status.entries() if entry.count]
+        return _GATHER_SECONDS if rows and late - max(rows) <= _GATHER_SECONDS else 0.0
 
     def _takeovers(self, job: Job, now: float, rank: int) -> float:
         """Claims that have neither Pod nor outcome once no Pod of their holders can come any more."""
