@@ -36,8 +36,17 @@ MINUTELY = "* * * * *"
 class Operator:
     """One replica: its process, its network, its clock, and the engine in it."""
 
-    def __init__(self, api: MemoryApi, name: str, *, plan: Plan | None = None, prepare: Prepare | None = None) -> None:
+    def __init__(
+        self,
+        api: MemoryApi,
+        name: str,
+        *,
+        plan: Plan | None = None,
+        prepare: Prepare | None = None,
+        **settings: Any,
+    ) -> None:
         self.name = name
+        self.settings = Settings(**{"namespace": NAMESPACE, "replica": name} | settings)
         self.process = Process(name)
         self.connection = Connection(api, replica=self.process, plan=plan)
         self.clock = VirtualClock()
@@ -50,8 +59,7 @@ class Operator:
         return self
 
     async def _main(self) -> None:
-        settings = Settings(namespace=NAMESPACE, replica=self.name)
-        self.engine = engine = Replica(self.connection, self.clock, settings)
+        self.engine = engine = Replica(self.connection, self.clock, self.settings)
         if self._prepare is not None:
             self._prepare(engine)
         jobs = Reflector(engine.api, ALL_JOBS, engine.feed, label_selector="")
@@ -87,10 +95,11 @@ class Scene:
         """The server's clock, epoch seconds."""
         return self.api.clock.wall()
 
-    def start(self, *names: str, plan: Plan | None = None) -> None:
-        """Start replicas."""
+    def start(self, *names: str, plan: Plan | None = None, **settings: Any) -> None:
+        """Start replicas, with settings other than the usual ones."""
         for name in names:
-            self.operators[name] = Operator(self.api, name, plan=plan, prepare=self._prepare).start()
+            operator = Operator(self.api, name, plan=plan, prepare=self._prepare, **settings)
+            self.operators[name] = operator.start()
 
     def restart(self, *, plan: Plan | None = None) -> str:
         """Start one more replica, as what keeps them at their number does after a crash: it has a new name."""
@@ -140,6 +149,13 @@ class Scene:
     def others(self, uid: str) -> list[Operator]:
         """All replicas but the one that acts first for a job."""
         return [self.operators[name] for name in ranked(self.operators, uid)[1:]]
+
+    def take_down(self, seconds: float) -> None:
+        """The API server is gone for so long."""
+        self.api.options.up = False
+        for operator in self.operators.values():
+            operator.connection.break_off()
+        later(seconds, setattr, self.api.options, "up", True)
 
     async def at(self, seconds: float) -> None:
         """Wait until so many seconds after the scenario's beginning."""
