@@ -21,7 +21,7 @@ EARLIEST, LATEST = datetime(1973, 1, 1, tzinfo=UTC), datetime(2105, 1, 1, tzinfo
 
 REFUSED_FIELD = re.compile(r'schedule: (second|minute|hour|day of month|month|day of week|year) "')
 
-thorough = settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+thorough = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def items(low: int, high: int, *, names: list[str] | None = None) -> st.SearchStrategy[str]:
