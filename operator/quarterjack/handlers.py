@@ -1,6 +1,7 @@
 """kopf: the feed of ScheduledJobs. Nothing else passes through it.
 
-Handlers return None: a result would be written to the object.
+Handlers return None: a result would be written to the object. They are coroutines: kopf runs plain functions in threads, and the
+store belongs to the loop.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def registry_of(feed: Feed, requests: RunRequests, credentials: Credentials) -> 
         )
 
     @kopf.on.event(names.GROUP, names.VERSION, names.PLURAL, registry=registry)
-    def job(event: kopf.RawEvent, **_: Any) -> None:
+    async def job(event: kopf.RawEvent, **_: Any) -> None:
         feed.apply(event["type"], event["object"])
 
     @kopf.on.event(names.GROUP, names.VERSION, names.RUNS_PLURAL, registry=registry)
