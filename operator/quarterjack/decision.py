@@ -12,6 +12,7 @@ from .windows import LATE_SECONDS, commit_gap
 
 UNRECORDED_MOST = 100
 _WALK_MOST = 100_000
+_COUNT_MOST = 2**31 - 1
 
 
 def start_time(job: Job, plan: Plan, firing: int) -> float:
@@ -81,28 +82,69 @@ def settle(
     missed, but for the one that RunOnce runs; one that still can becomes pending, and is claimed like any other, so it still runs
     once. `latest`: no later firing makes up for those missed, so RunOnce runs the last of them.
     """
-    young = now - LATE_SECONDS
-    missed: list[int] = []
-    lines: list[Entry] = []
-    for firing in plan.between(job.recorded_until, until):
-        if firing in entries:
+    known = claims.keys() | set(entries)
+    lines = [
+        pending(firing, claim.trigger)
+        for firing, claim in sorted(claims.items())
+        if job.recorded_until < firing <= until and firing not in entries
+    ]
+    old = now - LATE_SECONDS - job.spec.jitter_ms // 1000 - 1  # whatever is due by then is late, jitter included
+    missed = Missed.among(plan, known, after=job.recorded_until, until=min(until, old))
+    for firing in plan.between(max(job.recorded_until, old), until):
+        if firing in known:
             continue
-        if firing in claims:
-            lines.append(pending(firing, claims[firing].trigger))
-        elif start_time(job, plan, firing) > young:
+        if start_time(job, plan, firing) > now - LATE_SECONDS:
             lines.append(pending(firing, Trigger.SCHEDULE))
         else:
-            missed.append(firing)
+            missed = missed.with_later(firing)
     once = (
-        bool(missed)
+        missed.count > 0
         and latest
         and job.spec.misfire is Misfire.RUN_ONCE
-        and in_time(job.spec, missed[-1], now)
-        and all(line.scheduled < missed[-1] for line in lines)
+        and in_time(job.spec, missed.last, now)
+        and all(line.scheduled < missed.last for line in lines)
     )
     if once:
-        lines.append(pending(missed.pop(), Trigger.CATCH_UP))
+        lines.append(pending(missed.last, Trigger.CATCH_UP))
+        missed = missed.without_last(plan, known)
     return Settlement((*_missed_lines(job.spec, missed, now, once=once), *lines), max(until, job.recorded_until))
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """Firings that nobody claimed: counted, not listed, for a year of seconds has 31 million."""
+
+    first: int = 0
+    last: int = 0
+    count: int = 0
+
+    @classmethod
+    def among(cls, plan: Plan, known: Collection[int], *, after: int, until: int) -> Missed:
+        """All firings in (after, until] but the known ones."""
+        count = plan.count_between(after, until, limit=_COUNT_MOST)
+        count -= sum(1 for f in known if after < f <= until and plan.previous(f) == f)
+        if count <= 0:
+            return cls()
+        first = plan.next_after(after)
+        while first in known and first is not None:
+            first = plan.next_after(first)
+        last = plan.previous(until)
+        while last in known and last is not None:
+            last = plan.previous(last - 1)
+        return cls(first or 0, last or 0, count)
+
+    def with_later(self, firing: int) -> Missed:
+        """These, and one more that follows them."""
+        return Missed(self.first if self.count else firing, firing, self.count + 1)
+
+    def without_last(self, plan: Plan, known: Collection[int]) -> Missed:
+        """These, but for the last."""
+        if self.count <= 1:
+            return Missed()
+        last = plan.previous(self.last - 1)
+        while last in known and last is not None:
+            last = plan.previous(last - 1)
+        return Missed(self.first, last or 0, self.count - 1)
 
 
 def in_time(spec: Spec, firing: int, now: float) -> bool:
@@ -115,31 +157,31 @@ def pending(firing: int, trigger: Trigger) -> Entry:
     return Entry(str(firing), firing, State.PENDING, trigger, reason="Starting")
 
 
-def _missed_lines(spec: Spec, missed: list[int], now: int, *, once: bool) -> list[Entry]:
+def _missed_lines(spec: Spec, missed: Missed, now: int, *, once: bool) -> list[Entry]:
     """One line for all that were missed together."""
-    if not missed:
+    if not missed.count:
         return []
-    why = "nothing could start it in time" if len(missed) == 1 else "nothing could start them in time"
+    why = "nothing could start it in time" if missed.count == 1 else "nothing could start them in time"
     reason = "Misfire"
     if spec.misfire is Misfire.SKIP:
         why += ", and misfirePolicy is Skip"
-    elif not in_time(spec, missed[-1], now):
+    elif not in_time(spec, missed.last, now):
         why += f", and startingDeadlineSeconds is {spec.starting_deadline_seconds}"
         reason = "StartingDeadlineExceeded"
     elif once:
         why += ", and misfirePolicy RunOnce runs only the latest"
     else:
         why += ", and a later firing makes up for them"
-    span = rfc3339(missed[0]) if len(missed) == 1 else f"{rfc3339(missed[0])} to {rfc3339(missed[-1])}"
+    span = rfc3339(missed.first) if missed.count == 1 else f"{rfc3339(missed.first)} to {rfc3339(missed.last)}"
     return [
         Entry(
-            id=f"missed-{missed[-1]}",
-            scheduled=missed[-1],
+            id=f"missed-{missed.last}",
+            scheduled=missed.last,
             state=State.MISSED,
             reason=reason,
-            message=f"{len(missed)} missed ({span}): {why}",
-            count=len(missed),
-            first_scheduled=missed[0],
+            message=f"{missed.count} missed ({span}): {why}",
+            count=missed.count,
+            first_scheduled=missed.first,
         )
     ]
 
