@@ -73,6 +73,13 @@ class ServerClock:
         self._bounds.append((monotonic, low, high))
         self._estimate(monotonic)
 
+    def at_most(self, offset_seconds: float) -> None:
+        """Take an offset for a bound: the server has shown that it is not further ahead of the replica's clock."""
+        monotonic = asyncio.get_running_loop().time()
+        offset = max([offset_seconds, *(low for _, low, _ in self._bounds)])
+        self._bounds.append((monotonic, float("-inf"), offset))
+        self._estimate(monotonic)
+
     def _estimate(self, monotonic: float) -> None:
         while self._bounds[0][0] < monotonic - MEMORY_SECONDS:
             self._bounds.popleft()

@@ -7,9 +7,12 @@ Not guaranteed: that its holder lives. A claim without Pod or outcome is taken o
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from . import names
 from .api import LEASES, Answer, Api, Ending, object_path
@@ -18,6 +21,12 @@ from .model import Claim, Outcome, outcome_text, read_claim
 from .windows import takeover_timeout, takeover_window
 
 log = logging.getLogger(__name__)
+
+_UNDECIDED = frozenset({Ending.DOUBT, Ending.THROTTLED, Ending.NOT_SENT})
+_DOUBTED_MOST = 10_000
+# Together more than the second by which a clock may be misjudged at worst, for Date headers are cut to whole seconds.
+_EARLY_SECONDS = 0.01
+_EARLY_SECONDS_MOST = 0.64
 
 
 @dataclass(slots=True)
@@ -50,12 +59,12 @@ class Claims:
         manifest = claim_manifest(run, window, holder=self._replica, pods_revision=pods_revision)
         manifest["spec"]["holderIdentity"] = f"{self._replica}/{nonce}"
         for _ in range(3):
-            answer = await self._api.create(LEASES.format(self._namespace), manifest, metadata_only=True)
+            answer = await self._send(manifest, window)
             if answer.ending is not Ending.DOUBT:
                 break
-            self._doubted[run.id] = nonce
+            self._doubt(run, nonce)
         doubted = run.id in self._doubted
-        if answer.ending is not Ending.DOUBT:
+        if answer.ending not in _UNDECIDED:
             self._doubted.pop(run.id, None)
         if answer.done:
             self.counts.won += 1
@@ -64,6 +73,24 @@ class Claims:
             return await self._ours(run, nonce)
         self._count_loss(run, answer)
         return answer.ending
+
+    async def _send(self, manifest: Mapping[str, Any], window: Window) -> Answer:
+        """Create the Lease. Fenced before its window is over it came too early: the server's clock is behind what we took it for."""
+        pause = _EARLY_SECONDS
+        while True:
+            offset = self._api.clock.offset_seconds
+            answer = await self._api.create(LEASES.format(self._namespace), manifest, metadata_only=True)
+            early = answer.ending is Ending.FENCED and answer.date is not None and answer.date <= window.not_after
+            if not early or pause > _EARLY_SECONDS_MOST:
+                return answer
+            self._api.clock.at_most(offset - pause)
+            await asyncio.sleep(pause)
+            pause *= 2
+
+    def _doubt(self, run: Run, nonce: str) -> None:
+        self._doubted[run.id] = nonce
+        if len(self._doubted) > _DOUBTED_MOST:
+            del self._doubted[next(iter(self._doubted))]
 
     def _count_loss(self, run: Run, answer: Answer) -> None:
         if answer.ending is Ending.EXISTS:
@@ -78,7 +105,7 @@ class Claims:
         """The Lease exists and may be what an earlier send of ours made: its nonce tells."""
         answer = await self._api.get(self.path(run.id))
         if not answer.done:
-            self._doubted[run.id] = nonce
+            self._doubt(run, nonce)
             return Ending.DOUBT
         if (answer.document.get("spec") or {}).get("holderIdentity") != f"{self._replica}/{nonce}":
             self.counts.lost += 1

@@ -20,7 +20,7 @@ from .model import LEASE_SECONDS, Claim, Entry, Job, Outcome, PodSight, Policy, 
 from .plan import Plan
 from .runs import RunLeases, Taken
 from .store import Store
-from .windows import ON_TIME_SECONDS, PENDING_SECONDS, commit_gap
+from .windows import COMMIT_SECONDS, ON_TIME_SECONDS, PENDING_SECONDS, commit_gap
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class Starter:
         if entry is None or entry.state is not State.PENDING or entry.pod_name:
             return
         # the window counts from the read, by the server's clock: a stall after it must not move it
-        await self._claim(self._run(job, firing, entry.trigger), Window(date - 1, date + PENDING_SECONDS))
+        await self._claim(self._run(job, firing, entry.trigger), Window(date - COMMIT_SECONDS, date + PENDING_SECONDS))
 
     async def _claim(self, run: Run, window: Window) -> bool:
         claim = await self._claims.create(run, window, pods_revision=self._pods_revision())
@@ -164,7 +164,7 @@ class Starter:
             await self._settle(claim, skip)
             return
         result = await self._launcher.create(
-            run, Window(not_before, claim.launch_before), timeout_seconds=claim.launch_timeout_seconds
+            run, Window(not_before - COMMIT_SECONDS, claim.launch_before), timeout_seconds=claim.launch_timeout_seconds
         )
         await self._after(run, claim, result)
 
