@@ -11,8 +11,15 @@ from .plan import Plan, start_delay_ms
 from .windows import LATE_SECONDS, commit_gap
 
 UNRECORDED_MOST = 100
+RUNS_MOST = 100
+_HISTORY_MOST = 200  # as the CRD has it
 _WALK_MOST = 100_000
 _COUNT_MOST = 2**31 - 1
+
+
+def is_full(job: Job) -> bool:
+    """Whether so many runs are under way that the history has no room for more: their lines are never dropped."""
+    return job.status.active >= RUNS_MOST
 
 
 def start_time(job: Job, plan: Plan, firing: int) -> float:
@@ -74,10 +81,18 @@ class Settlement:
 
 
 def settle(
-    job: Job, plan: Plan, *, until: int, claims: Mapping[int, Claim], entries: Collection[int], now: int, latest: bool
+    job: Job,
+    plan: Plan,
+    *,
+    until: int,
+    claims: Mapping[int, Claim | PodSight],
+    entries: Collection[int],
+    now: int,
+    latest: bool,
 ) -> Settlement:
     """Settle all firings in (recorded_until, until]: `claims` and `entries` are quorum reads, `now` the server's clock.
 
+    A Pod among the claims counts as one: it may have been claimed elsewhere, or its claim been deleted.
     A claimed firing becomes a pending line (its Pod or outcome follows); an unclaimed one that can no longer be claimed on time is
     missed, but for the one that RunOnce runs; one that still can becomes pending, and is claimed like any other, so it still runs
     once. `latest`: no later firing makes up for those missed, so RunOnce runs the last of them.
@@ -100,6 +115,7 @@ def settle(
     once = (
         missed.count > 0
         and latest
+        and not is_full(job)
         and job.spec.misfire is Misfire.RUN_ONCE
         and in_time(job.spec, missed.last, now)
         and all(line.scheduled < missed.last for line in lines)
@@ -107,7 +123,7 @@ def settle(
     if once:
         lines.append(pending(missed.last, Trigger.CATCH_UP))
         missed = missed.without_last(plan, known)
-    return Settlement((*_missed_lines(job.spec, missed, now, once=once), *lines), max(until, job.recorded_until))
+    return Settlement((*_missed_lines(job, missed, now, once=once), *lines), max(until, job.recorded_until))
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,13 +173,17 @@ def pending(firing: int, trigger: Trigger) -> Entry:
     return Entry(str(firing), firing, State.PENDING, trigger, reason="Starting")
 
 
-def _missed_lines(spec: Spec, missed: Missed, now: int, *, once: bool) -> list[Entry]:
+def _missed_lines(job: Job, missed: Missed, now: int, *, once: bool) -> list[Entry]:
     """One line for all that were missed together."""
+    spec = job.spec
     if not missed.count:
         return []
     why = "nothing could start it in time" if missed.count == 1 else "nothing could start them in time"
     reason = "Misfire"
-    if spec.misfire is Misfire.SKIP:
+    if is_full(job):
+        why += f", for {RUNS_MOST} runs of the job were under way"
+        reason = "TooManyRuns"
+    elif spec.misfire is Misfire.SKIP:
         why += ", and misfirePolicy is Skip"
     elif not in_time(spec, missed.last, now):
         why += f", and startingDeadlineSeconds is {spec.starting_deadline_seconds}"
@@ -239,12 +259,15 @@ def prune(entries: Iterable[Entry], spec: Spec, *, watermark: int, now: int) -> 
     """The lines that are kept, the newest first: all that are not final or above the watermark, else as the limits say."""
     kept: list[Entry] = []
     room = {True: spec.successful_limit, False: spec.failed_limit}
-    for entry in sorted(entries, key=lambda e: (e.scheduled, e.id), reverse=True):
+    newest_first = sorted(entries, key=lambda e: (e.scheduled, e.id), reverse=True)
+    spare = _HISTORY_MOST - sum(1 for e in newest_first if not e.ended or e.scheduled > watermark)
+    for entry in newest_first:
         if not entry.ended or entry.scheduled > watermark:
             kept.append(entry)
             continue
         good = entry.state is State.SUCCEEDED
-        if room[good] > 0 and (entry.completed or entry.scheduled) + spec.retention_seconds > now:
+        if min(spare, room[good]) > 0 and (entry.completed or entry.scheduled) + spec.retention_seconds > now:
+            spare -= 1
             room[good] -= 1
             kept.append(entry)
     return kept

@@ -16,7 +16,7 @@ from typing import Any
 
 from .agenda import STALL_SECONDS, Agenda
 from .clock import ServerClock
-from .decision import UNRECORDED_MOST, first_unclaimed, may_fire, start_time, takeover_time, untold
+from .decision import UNRECORDED_MOST, first_unclaimed, is_full, may_fire, start_time, takeover_time, untold
 from .membership import Membership
 from .model import Claim, Job, State
 from .plan import Plan, ScheduleError, plan_of
@@ -151,8 +151,8 @@ class Desk:
         if job.deleting:
             return _NEVER
         foreign = job.status.served_by not in {"", self._served_by()}
-        if foreign and not self._is_neglected(job, now):
-            return now + ADOPT_SECONDS
+        if foreign and now <= (adoption := self._adoption_time(job)):
+            return adoption
         if not job.observed or foreign or not job.status.served_by:
             return min(self._observe(job, now, rank), self._takeovers(job, now, rank))
         plan = self._plans(job)
@@ -164,13 +164,13 @@ class Desk:
             wake = min(wake, self._open_lines(job, now, rank))
         return min(wake, self._report(job, now, rank))
 
-    def _is_neglected(self, job: Job, now: float) -> bool:
-        """Whether another installation has left the job unserved for minutes: then it is adopted."""
+    def _adoption_time(self, job: Job) -> float:
+        """When another installation will have left the job unserved for minutes: then it is adopted."""
         if not job.observed:
-            return now > job.edited + ADOPT_SECONDS
+            return job.edited + ADOPT_SECONDS
         plan = self._plans(job)
         due = plan.next_after(job.recorded_until) if plan is not None and not job.spec.suspend else None
-        return due is not None and now > due + ADOPT_SECONDS
+        return _NEVER if due is None else due + ADOPT_SECONDS
 
     def _waited(self, kind: str, uid: str, firing: int, now: float, seconds: float) -> float:
         """0 once a need has stood for so long, else when that will be."""
@@ -193,8 +193,8 @@ class Desk:
         cursor = self._cursor(job)
         following = plan.next_after(max(cursor, int(now) - ON_TIME_SECONDS - job.spec.jitter_ms // 1000 - 1))
         while following is not None and (start := start_time(job, plan, following)) <= now:
-            if not self._scheduling or (len(claims) > UNRECORDED_MOST and self._is_unwritten(job, len(claims))):
-                return now + 1.0
+            if not self._scheduling or is_full(job) or self._is_unwritten(job, len(claims)):
+                return min(now + 1.0, self._late(job, plan, now, rank))
             if (
                 following not in claims
                 and not self._store.recorded(uid, following, ended=False)
@@ -215,6 +215,8 @@ class Desk:
 
     def _is_unwritten(self, job: Job, claims: int) -> bool:
         """Whether so many claims have no record that no more should be made."""
+        if claims < UNRECORDED_MOST:
+            return False
         recorded = sum(
             1 for firing in self._store.firings_of(job.uid).claims if self._store.recorded(job.uid, firing, ended=False)
         )
