@@ -85,7 +85,7 @@ class Starter:
         """Claim a firing whose record says that it is still to be claimed, within a few seconds of reading so."""
         date = await self.read_job(uid)
         job = self._store.jobs.get(uid)
-        if date is None or job is None or not job.observed or job.deleting:
+        if date is None or job is None or not job.observed or job.deleting or not self._is_ours(job):
             return
         entry = self._store.entries(uid).get(firing)
         if entry is None or entry.state is not State.PENDING or entry.pod_name:
@@ -119,7 +119,9 @@ class Starter:
             return
         read = await self.read_job(seen.job_uid)
         job = self._store.jobs.get(seen.job_uid)
-        if read is None or job is None or job.deleting or is_recorded(job, self._store.entries(job.uid), claim.firing):
+        if read is None or job is None or job.deleting or not self._is_ours(job):
+            return
+        if is_recorded(job, self._store.entries(job.uid), claim.firing):
             return
         run = self._run(job, claim.firing, claim.trigger)
         outcome = self._outcome(claim, await self._launcher.trace(run, claim), now=answer.date)
@@ -254,6 +256,10 @@ class Starter:
             self._store.put_pod(found)
         elif found in {Ending.ABSENT, Ending.EXISTS}:
             self._store.put_pod(_lost(run, entry, now=int(self._clock.now())))
+
+    def _is_ours(self, job: Job) -> bool:
+        """Whether no other installation serves the job by now: its claims are elsewhere, where ours do not count."""
+        return job.status.served_by in {"", self._served_by()}
 
     def _run(self, job: Job, firing: int, trigger: Trigger) -> Run:
         plan = self._plans(job)
