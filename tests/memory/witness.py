@@ -165,7 +165,8 @@ class Witness:
 
     def _gaps(self, account: Account, until: float, *, alive: bool) -> Iterator[str]:
         """Every firing that was due has its final record, and a row of missed ones counts right."""
-        rows, due = account.rows(), list(account.due(until))
+        rows, ever = account.rows(), list(account.due(self._api.clock.wall()))
+        due = [firing for firing in ever if firing <= until]
         for firing in due:
             if not _has_record(account, firing, rows):
                 yield f"{account.name}: {rfc3339(firing)} has no record"
@@ -173,7 +174,7 @@ class Witness:
             if line["state"] in LIVE and epoch(line["scheduledTime"]) <= until and not (alive and line.get("podName")):
                 yield f"{account.name}: {line['scheduledTime']} never came to an end: {line}"
         for first, last, count in rows:
-            covered = sum(1 for f in due if first <= f <= last and str(f) not in account.lines)
+            covered = sum(1 for f in ever if first <= f <= last and str(f) not in account.lines)
             if covered != count:
                 yield f"{account.name}: {count} firings are said to be missed from {rfc3339(first)}, not {covered}"
         if due and account.segments[-1].fires and account.watermark < due[-1]:

@@ -1,0 +1,388 @@
+"""Runs that cannot start, jobs that come and go, replicas that leave, and clocks that are wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from quarterjack.names import pod_name
+
+from .actors import TEMPLATE, ask, delete, edit_spec, objects, read, succeed
+from .engine import MINUTELY, Operator, Scene, firing_lines, play, states
+from .faults import Fault, Point, Rule
+from .resources import EVENTS, JOBS, LEASES, PODS, Resource
+from .statuses import Document, Refused, forbidden, invalid
+from .virtual import START, VirtualClock
+
+BEGIN = START + 50  # the first firing is due ten seconds later
+DUE = 10.0
+FIRST = int(BEGIN + DUE)
+ONCE_A_DAY = "1 9 * * *"
+
+
+async def scene_of(*, names: str = "abc", **spec: Any) -> tuple[Scene, str]:
+    scene = Scene()
+    uid = scene.job(**{"concurrencyPolicy": "Allow"} | spec)
+    scene.start(*names)
+    await scene.at(5)
+    return scene, uid
+
+
+def no_pods(verb: str, resource: Resource, document: Document) -> Refused | None:
+    """A quota that is used up."""
+    if (verb, resource) != ("CREATE", PODS):
+        return None
+    return forbidden(PODS, document["metadata"]["name"], "exceeded quota: pods, requested: 1, used: 10, limited: 10")
+
+
+def no_bad_images(verb: str, resource: Resource, document: Document) -> Refused | None:
+    """What the real server finds in a Pod, beyond what the one in memory looks at."""
+    if (verb, resource) != ("CREATE", PODS) or document["spec"]["containers"][0]["image"] != "BAD":
+        return None
+    return invalid(PODS, document["metadata"]["name"], [("spec.containers[0].image", 'Invalid value: "BAD"')])
+
+
+def condition(scene: Scene, kind: str) -> tuple[str, str]:
+    return next((c["status"], c["reason"]) for c in scene.status()["conditions"] if c["type"] == kind)
+
+
+def events(scene: Scene) -> list[tuple[str, str]]:
+    return [(event["reason"], event["note"]) for event in objects(scene.api, EVENTS)]
+
+
+# Pods that are refused
+
+
+def test_a_pod_refused_by_a_quota_says_why_and_runs_once_room_is_made() -> None:
+    async def scenario() -> None:
+        scene, uid = await scene_of(schedule=ONCE_A_DAY)
+        scene.api.options.refuse.append(no_pods)
+        await scene.at(DUE + 40)
+        line = firing_lines(scene.status())[FIRST]
+        assert (line["state"], line["reason"]) == ("Pending", "FailedCreate")
+        assert "exceeded quota" in line["message"]
+        scene.api.options.refuse.clear()
+        await scene.at(DUE + 200)
+        scene.witness.check()
+        assert states(scene.status()) == ["Succeeded"]
+        assert scene.api.ledger.firings(uid) == [FIRST]
+
+    play(scenario, start=BEGIN)
+
+
+def test_a_pod_refused_for_ever_is_a_failure_in_the_end() -> None:
+    async def scenario() -> None:
+        scene, _ = await scene_of(schedule=ONCE_A_DAY)
+        scene.api.options.refuse.append(no_pods)
+        await scene.at(DUE + 1500)
+        scene.witness.check()
+        line = firing_lines(scene.status())[FIRST]
+        assert (line["state"], line["reason"]) == ("Failed", "FailedCreate")
+
+    play(scenario, start=BEGIN)
+
+
+def test_a_quota_that_holds_one_firing_back_does_not_let_two_runs_overlap_later() -> None:
+    async def scenario() -> None:
+        scene, _ = await scene_of(concurrencyPolicy="Forbid")
+        scene.end.after_seconds = 30
+        scene.api.options.refuse.append(no_pods)
+        await scene.at(DUE + 100)
+        scene.api.options.refuse.clear()
+        await scene.at(DUE + 500)
+        scene.witness.check(calm_seconds=100)
+        assert scene.witness.most_alive == 1
+
+    play(scenario, start=BEGIN)
+
+
+def test_a_template_that_makes_no_pod_is_a_condition_and_its_neighbour_runs() -> None:
+    async def scenario() -> None:
+        scene = Scene()
+        scene.api.options.refuse.append(no_bad_images)
+        uid = scene.job(
+            concurrencyPolicy="Allow", template={"spec": {"containers": [{"name": "main", "image": "BAD"}]}}
+        )
+        scene.start("a", "b")
+        neighbour = scene.job("neighbour", concurrencyPolicy="Allow")
+        await scene.at(DUE + 30)
+        assert condition(scene, "PodTemplateValid") == ("False", "InvalidPodTemplate")
+        assert condition(scene, "Ready")[0] == "False"
+        edit_spec(scene.api, "job", template=TEMPLATE)
+        await scene.at(DUE + 150)
+        scene.witness.check()
+        assert [f - FIRST for f in scene.api.ledger.firings(uid)] == [60, 120]
+        assert [f - FIRST for f in scene.api.ledger.firings(neighbour)] == [0, 60, 120]
+
+    play(scenario, start=BEGIN)
+
+
+def test_a_pod_found_invalid_only_at_its_launch_is_a_failure_at_once() -> None:
+    def no_more_pods(verb: str, resource: Resource, document: Document) -> Refused | None:
+        if (verb, resource) != ("CREATE", PODS):
+            return None
+        return invalid(PODS, document["metadata"]["name"], [("spec.priorityClassName", "Invalid value: no such class")])
+
+    async def scenario() -> None:
+        scene, _ = await scene_of(schedule=ONCE_A_DAY)
+        scene.api.options.refuse.append(no_more_pods)
+        await scene.at(DUE + 20)
+        scene.witness.check(calm_seconds=10)
+        line = firing_lines(scene.status())[FIRST]
+        assert (line["state"], line["reason"]) == ("Failed", "PodInvalid")
+
+    play(scenario, start=BEGIN)
+
+
+def test_a_strangers_pod_that_has_the_name_is_left_alone_and_named_in_the_record() -> None:
+    async def scenario() -> None:
+        scene, uid = await scene_of(schedule=ONCE_A_DAY)
+        name = pod_name("job", uid, FIRST)
+        stranger = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": TEMPLATE["spec"]}
+        succeed(ask(scene.api, "POST", PODS.path("default"), stranger))
+        await scene.at(DUE + 20)
+        scene.witness.check(calm_seconds=10)
+        line = firing_lines(scene.status())[FIRST]
+        assert (line["state"], line["reason"]) == ("Failed", "PodNameTaken")
+        assert name in line["message"]
+        assert read(scene.api, PODS, name) is not None
+
+    play(scenario, start=BEGIN)
+
+
+# The fence
+
+
+def test_without_the_fence_policy_what_is_in_doubt_is_recorded_and_not_launched_again() -> None:
+    async def scenario() -> None:
+        scene = Scene()
+        scene.api.options.fence = False
+        uid = scene.job(concurrencyPolicy="Allow")
+        scene.start("a", "b")
+        await scene.at(5)
+        victim, other = scene.first(uid), scene.others(uid)[0]
+        victim.connection.plan.add(Rule(fault=Fault(crash=Point.BEFORE_SEND), method="POST", resource="pods"))
+        await scene.at(DUE + 110)
+        scene.witness.check(calm_seconds=40)
+        lines = firing_lines(scene.status())
+        assert (lines[FIRST]["state"], lines[FIRST]["reason"]) == ("Failed", "LaunchUnknown")
+        assert lines[FIRST + 60]["state"] == "Succeeded"
+        assert any("fence" in warning for warning in other.running.warnings())
+        assert other.running.unready() == []
+
+    play(scenario, start=BEGIN)
+
+
+def test_a_fence_that_is_installed_later_is_noticed_within_a_minute() -> None:
+    async def scenario() -> None:
+        scene = Scene()
+        scene.api.options.fence = False
+        scene.start("a")
+        await scene.at(5)
+        scene.api.options.fence = True
+        await scene.at(70)
+        assert scene.operators["a"].running.warnings() == []
+
+    play(scenario, start=BEGIN)
+
+
+# Jobs that come and go
+
+
+@pytest.mark.parametrize("when", [DUE + 0.0005, DUE + 0.0015, DUE + 0.0025, DUE + 0.0035, DUE + 0.1, DUE + 1.0])
+def test_a_job_deleted_in_the_midst_of_a_firing_leaves_nothing_behind(when: float) -> None:
+    async def scenario() -> None:
+        scene, uid = await scene_of()
+        scene.api.options.collect_seconds = 0.5
+        await scene.at(when)
+        delete(scene.api, JOBS, "job")
+        await scene.at(DUE + 1200)
+        scene.witness.check()
+        assert len(scene.api.ledger.pods) <= 1
+        left = [lease["metadata"]["name"] for lease in objects(scene.api, LEASES)]
+        assert [name for name in left if not name.startswith("member-")] == [], uid
+
+    play(scenario, start=BEGIN)
+
+
+@pytest.mark.parametrize("when", [DUE + 0.0005, DUE + 0.0025, DUE + 0.1, DUE + 20.0])
+def test_a_job_made_again_under_its_name_is_another_job(when: float) -> None:
+    async def scenario() -> None:
+        scene, old = await scene_of(concurrencyPolicy="Forbid")
+        scene.api.options.collect_seconds = 0.5
+        await scene.at(when)
+        delete(scene.api, JOBS, "job")
+        new = scene.job(concurrencyPolicy="Forbid")
+        await scene.at(DUE + 190)
+        scene.witness.check()
+        assert old != new
+        assert [f - FIRST for f in scene.api.ledger.firings(new)] == [60, 120, 180]
+
+    play(scenario, start=BEGIN)
+
+
+def test_a_job_of_which_too_many_runs_are_under_way_misses_firings_and_says_so_until_some_have_ended() -> None:
+    async def scenario() -> None:
+        scene, uid = await scene_of(schedule="*/5 * * * * *", podHistoryLimit=0)
+        scene.end.after_seconds = 900
+        await scene.at(850)
+        line = next(line for line in scene.status()["history"] if line["state"] == "Missed")
+        assert (line["reason"], scene.status()["activeCount"]) == ("TooManyRuns", 100)
+        await scene.at(1500)
+        scene.witness.check(calm_seconds=130, alive=True)
+        assert scene.witness.most_alive <= 105
+        assert scene.api.ledger.firings(uid)[-1] > BEGIN + 1000
+
+    play(scenario, start=BEGIN)
+
+
+# Replicas
+
+
+def test_claims_and_surplus_pods_are_reaped_and_nothing_grows() -> None:
+    async def scenario() -> None:
+        scene, uid = await scene_of(podHistoryLimit=2)
+        await scene.at(DUE + 1801)
+        scene.witness.check()
+        assert len(scene.api.ledger.firings(uid)) == 31
+        claims = [
+            lease for lease in objects(scene.api, LEASES) if "quarterjack.dev/firing" in lease["metadata"]["labels"]
+        ]
+        assert len(claims) <= 5
+        assert len(objects(scene.api, PODS)) <= 5
+        assert all(len(o.running.store.firings.get(uid).claims) <= 5 for o in scene.operators.values())  # type: ignore[union-attr]
+
+    play(scenario, start=BEGIN)
+
+
+def test_a_replica_that_is_told_to_leave_finishes_and_gives_up_its_membership() -> None:
+    async def scenario() -> None:
+        scene, uid = await scene_of()
+        first = scene.first(uid)
+        await scene.at(DUE + 0.0005)
+        leaving = first.process.start(first.running.shut_down())
+        await leaving
+        first.process.crash()
+        assert leaving.result() == []
+        assert f"member-{first.name}" not in [lease["metadata"]["name"] for lease in objects(scene.api, LEASES)]
+        await scene.at(DUE + 60.5)
+        assert scene.api.ledger.firings(uid) == [FIRST, FIRST + 60]
+        await scene.at(DUE + 80)
+        scene.witness.check(calm_seconds=15)
+
+    play(scenario, start=BEGIN)
+
+
+def test_with_no_schedule_nothing_fires_by_itself() -> None:
+    async def scenario() -> None:
+        scene = Scene()
+        scene.job(concurrencyPolicy="Allow")
+        scene.start("a", "b", schedule=False)
+        await scene.at(DUE + 130)
+        assert scene.api.ledger.pods == []
+        assert scene.status()["nextScheduleTime"]
+
+    play(scenario, start=BEGIN)
+
+
+def test_a_replica_that_dies_costs_its_firings_a_second_at_most() -> None:
+    async def scenario() -> None:
+        scene = Scene()
+        uids = [scene.job(f"job-{n}", concurrencyPolicy="Allow") for n in range(30)]
+        scene.start("a", "b", "c")
+        await scene.at(DUE - 1)
+        scene.crash("a")
+        await scene.at(DUE + 30)
+        scene.witness.check(calm_seconds=25)
+        assert len(scene.api.ledger.pods) == len(uids)
+        assert max(scene.api.ledger.lateness()) < 1.5
+
+    play(scenario, start=BEGIN)
+
+
+@pytest.mark.parametrize("offset", [-600.0, -20.0, -1.5, 1.5, 20.0, 600.0])
+def test_a_replica_whose_clock_is_wrong_fires_when_the_server_says(offset: float) -> None:
+    async def scenario() -> None:
+        scene = Scene()
+        uid = scene.job(concurrencyPolicy="Allow")
+        operator = Operator(scene.api, "a")
+        operator.clock = VirtualClock(offset)
+        scene.operators["a"] = operator.start()
+        await scene.at(DUE + 190)
+        scene.witness.check(calm_seconds=65)
+        assert scene.api.ledger.firings(uid)[:3] == [FIRST, FIRST + 60, FIRST + 120]
+        assert all(0 <= late < 1.1 for late in scene.api.ledger.lateness())
+        assert bool(operator.running.unready()) == (abs(offset) > 30)
+
+    play(scenario, start=BEGIN)
+
+
+@pytest.mark.parametrize("step", [-300.0, 300.0])
+def test_a_clock_that_is_set_while_it_runs_doubles_nothing(step: float) -> None:
+    async def scenario() -> None:
+        scene, uid = await scene_of(names="ab")
+        await scene.at(DUE + 30)
+        scene.first(uid).clock.offset_seconds = step
+        await scene.at(DUE + 370)
+        scene.witness.check(calm_seconds=130)
+        assert [f - FIRST for f in scene.api.ledger.firings(uid)][-3:] == [240, 300, 360]
+
+    play(scenario, start=BEGIN)
+
+
+# Two installations
+
+
+async def two_installations() -> tuple[Scene, str]:
+    scene = Scene()
+    scene.api.add_namespace("second")
+    uid = scene.job(concurrencyPolicy="Allow")
+    scene.start("a")
+    await scene.at(5)
+    scene.start("x", namespace="second")
+    return scene, uid
+
+
+def test_a_second_installation_leaves_a_served_job_alone() -> None:
+    async def scenario() -> None:
+        scene, uid = await two_installations()
+        await scene.at(DUE + 400)
+        scene.witness.check(calm_seconds=65)
+        assert len(scene.api.ledger.firings(uid)) == 7
+        assert {lease.namespace for lease in scene.api.ledger.leases if lease.firing > 0} == {"quarterjack"}
+
+    play(scenario, start=BEGIN)
+
+
+def test_a_job_whose_installation_is_gone_is_adopted_after_five_minutes() -> None:
+    async def scenario() -> None:
+        scene, uid = await two_installations()
+        await scene.at(DUE + 30)
+        scene.crash("a")
+        await scene.at(DUE + 601)
+        scene.witness.check(calm_seconds=130)
+        fired = [f - FIRST for f in scene.api.ledger.firings(uid)]
+        assert fired[0] == 0
+        assert 300 < fired[1] <= 480
+        assert fired[-1] == 600
+
+    play(scenario, start=BEGIN)
+
+
+@pytest.mark.parametrize("point", [Point.BEFORE_SEND, Point.AFTER_SEND, Point.AFTER_COMMIT])
+@pytest.mark.parametrize("what", ["leases", "pods"])
+def test_an_installation_that_slept_until_it_was_replaced_launches_nothing_again(point: Point, what: str) -> None:
+    async def scenario() -> None:
+        scene, uid = await two_installations()
+        sleeps = Fault(stall=point, stall_seconds=500)
+        scene.operators["a"].connection.plan.add(
+            Rule(fault=sleeps, method="POST", resource=what, where=lambda r: r.sent_at > DUE + 50)
+        )
+        await scene.at(DUE + 800)
+        scene.witness.check(calm_seconds=130)
+        assert scene.api.ledger.firings(uid)[-1] == FIRST + 780
+        assert states(scene.status())[-1] == "Succeeded"
+        assert scene.status()["observedSchedule"] == MINUTELY
+
+    play(scenario, start=BEGIN)
