@@ -40,6 +40,8 @@ _LATE_STEP_SECONDS = 2.0
 _GATHER_SECONDS = 30.0
 _VERIFY_SECONDS = 3.0
 _LOOSE_ENDS_TOGETHER = 16
+_LOOSE_SECONDS = 1.0
+_MANY_CLAIMS = 10
 ADOPT_SECONDS = 300
 _NEVER = math.inf
 
@@ -96,6 +98,7 @@ class Desk:
         self._cursors: dict[str, tuple[int, int, int]] = {}  # uid: generation, anchor, last firing handed out
         self._dirty: dict[str, float] = {}
         self._reported: dict[str, float] = {}
+        self._loose_times: dict[str, float] = {}
         self._since: dict[tuple[str, str, int], float] = {}
         self._loose_ends: dict[tuple[str, int], asyncio.Task[None]] = {}
         store.on_job.append(self._job_changed)
@@ -159,10 +162,17 @@ class Desk:
         if plan is None:
             return _NEVER
         wake = self._due(job, plan, now, rank) if may_fire(job, served_by=self._served_by()) else _NEVER
-        wake = min(wake, self._takeovers(job, now, rank))
-        if job.status.live:
-            wake = min(wake, self._open_lines(job, now, rank))
-        return min(wake, self._report(job, now, rank))
+        return min(wake, self._look_for_loose_ends(job, now, rank), self._report(job, now, rank))
+
+    def _look_for_loose_ends(self, job: Job, now: float, rank: int) -> float:
+        """Once a second where a job has so many claims that looking through them at each event would cost more than they do."""
+        again = self._loose_times.get(job.uid, 0.0)
+        if now < again:
+            return again
+        if len(self._store.firings_of(job.uid).claims) > _MANY_CLAIMS:
+            self._loose_times[job.uid] = now + _LOOSE_SECONDS
+        wake = self._takeovers(job, now, rank)
+        return min(wake, self._open_lines(job, now, rank)) if job.status.live else wake
 
     def _adoption_time(self, job: Job) -> float:
         """When another installation will have left the job unserved for minutes: then it is adopted."""
@@ -217,10 +227,10 @@ class Desk:
         """Whether so many claims have no record that no more should be made."""
         if claims < UNRECORDED_MOST:
             return False
-        recorded = sum(
-            1 for firing in self._store.firings_of(job.uid).claims if self._store.recorded(job.uid, firing, ended=False)
-        )
-        return claims - recorded >= UNRECORDED_MOST
+        above = [firing for firing in self._store.firings_of(job.uid).claims if firing > job.recorded_until]
+        if len(above) < UNRECORDED_MOST:
+            return False
+        return sum(not self._store.recorded(job.uid, f, ended=False) for f in above) >= UNRECORDED_MOST
 
     @staticmethod
     def _can(now: float, start: float) -> bool:
@@ -332,7 +342,7 @@ class Desk:
         return unrecorded >= _MANY_FIRINGS
 
     def _forget(self, uid: str) -> None:
-        for known in (self._cursors, self._dirty, self._reported):
+        for known in (self._cursors, self._dirty, self._reported, self._loose_times):
             known.pop(uid, None)
         self._plans.forget(uid)
         for key in [key for key in self._since if key[1] == uid]:
