@@ -10,10 +10,10 @@ from quarterjack.names import pod_name
 
 from .actors import TEMPLATE, ask, delete, edit_spec, objects, read, succeed
 from .engine import MINUTELY, Operator, Scene, firing_lines, play, states
-from .faults import Fault, Point, Rule
+from .faults import Fault, Point, Request, Rule
 from .resources import EVENTS, JOBS, LEASES, PODS, Resource
 from .statuses import Document, Refused, forbidden, invalid
-from .virtual import START, VirtualClock
+from .virtual import START, VirtualClock, later
 
 BEGIN = START + 50  # the first firing is due ten seconds later
 DUE = 10.0
@@ -327,6 +327,27 @@ def test_a_clock_that_is_set_while_it_runs_doubles_nothing(step: float) -> None:
         await scene.at(DUE + 370)
         scene.witness.check(calm_seconds=130)
         assert [f - FIRST for f in scene.api.ledger.firings(uid)][-3:] == [240, 300, 360]
+
+    play(scenario, start=BEGIN)
+
+
+def test_an_api_server_whose_clock_is_behind_that_of_another_does_not_delay_a_launch() -> None:
+    async def scenario() -> None:
+        scene, uid = await scene_of()
+
+        def goes_to_the_other_server(_: Request) -> bool:
+            scene.api.clock.offset_seconds = -0.5
+            later(0.01, setattr, scene.api.clock, "offset_seconds", 0.0)
+            return False
+
+        for operator in scene.operators.values():
+            operator.connection.plan.add(
+                Rule(fault=Fault(), method="POST", resource="pods", where=goes_to_the_other_server)
+            )
+        await scene.at(DUE + 100)
+        scene.witness.check()
+        assert scene.api.ledger.firings(uid) == [FIRST, FIRST + 60]
+        assert max(scene.api.ledger.lateness()) < 1
 
     play(scenario, start=BEGIN)
 
