@@ -103,12 +103,14 @@ class StatusWriter:
             await asyncio.sleep(0)
 
     def _fill(self) -> None:
-        most = 1 if self._busy() else _TOGETHER
+        reports = (
+            1 if self._busy() else _TOGETHER
+        )  # they yield to launches; a job that is not observed has none to yield to
         for _ in range(len(self._queue)):
-            if len(self._tasks) >= most:
+            if len(self._tasks) >= _TOGETHER:
                 return
             uid = self._queue.popleft()
-            if uid in self._tasks:
+            if uid in self._tasks or (self._needs[uid] is Need.REPORT and len(self._tasks) >= reports):
                 self._queue.append(uid)
                 continue
             task = asyncio.get_running_loop().create_task(self._write(uid, self._needs.pop(uid)))
