@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from crds.generate import KINDS
 from tests.cluster.errors import ClusterError
 from tests.cluster.processes import wait_until
 from tests.up.kubectl import Kubectl
@@ -30,11 +32,8 @@ def install(kubectl: Kubectl, record: Record) -> None:
     for path in (*CRDS, RIGHTS):
         for document in documents(path):
             _apply(kubectl, record, document, "", take_over=True)
-    for path in CRDS:
-        for document in documents(path):
-            if document["kind"] == "CustomResourceDefinition":
-                name = document["metadata"]["name"]
-                kubectl.out("wait", "--for=condition=Established", f"crd/{name}", "--timeout=60s")
+    for kind in KINDS:
+        wait_until(f"{kind} are served", partial(_serves, kubectl, kind), within_seconds=60)
     wait_until("the fence stands", lambda: _fence_stands(kubectl), within_seconds=60)
     say("applied: CRDs, fence, namespace quarterjack-system with the replicas' account")
 
@@ -77,6 +76,10 @@ def _apply(kubectl: Kubectl, record: Record, document: dict[str, Any], namespace
 def exists(kubectl: Kubectl, thing: Thing) -> bool:
     """Whether an object is in the cluster."""
     return bool(kubectl.out("get", *thing.where, "--ignore-not-found", "-o", "name").strip())
+
+
+def _serves(kubectl: Kubectl, kind: str) -> bool:
+    return kubectl.run("get", "--raw", f"/apis/quarterjack.dev/v1alpha1/{kind}").returncode == 0
 
 
 def _fence_stands(kubectl: Kubectl) -> bool:
