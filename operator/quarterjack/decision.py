@@ -103,7 +103,7 @@ def settle(
         for firing, claim in sorted(claims.items())
         if job.recorded_until < firing <= until and firing not in entries
     ]
-    old = now - LATE_SECONDS - job.spec.jitter_ms // 1000 - 1  # whatever is due by then is late, jitter included
+    old = _surely_late(job, plan, now)
     missed = Missed.among(plan, known, after=job.recorded_until, until=min(until, old))
     for firing in plan.between(max(job.recorded_until, old), until):
         if firing in known:
@@ -161,6 +161,13 @@ class Missed:
         while last in known and last is not None:
             last = plan.previous(last - 1)
         return Missed(self.first, last or 0, self.count - 1)
+
+
+def _surely_late(job: Job, plan: Plan, now: int) -> int:
+    """Whatever is due by then is late, its jitter included: that ends, and none starts after the firing that follows it."""
+    last = plan.previous(now - LATE_SECONDS)
+    by_jitter = now - LATE_SECONDS - job.spec.jitter_ms // 1000 - 1
+    return by_jitter if last is None else max(by_jitter, last - 1)
 
 
 def in_time(spec: Spec, firing: int, now: float) -> bool:
