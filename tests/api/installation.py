@@ -25,7 +25,9 @@ def epoch(text: str) -> int:
 
 def job(name: str, schedule: str, **spec: object) -> Document:
     """A ScheduledJob whose Pods no scheduler takes: what counts is that they exist."""
-    template = {"spec": {"schedulerName": "nobody", "containers": [{"name": "main", "image": "busybox:1.36"}]}}
+    containers = [{"name": "main", "image": "busybox:1.36"}]
+    pod = {"schedulerName": "nobody", "automountServiceAccountToken": False, "containers": containers}
+    template = {"spec": pod}
     spec = {"schedule": schedule, "concurrencyPolicy": "Allow", "template": template} | spec
     return {
         "apiVersion": "quarterjack.dev/v1alpha1",
