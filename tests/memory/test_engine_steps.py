@@ -1,15 +1,17 @@
-"""A replica is killed or stopped between any two of its steps, from before a firing is due until its record is written."""
+"""A replica is killed or stopped between any two of its steps: of an ordinary firing, of a takeover, of a firing that was missed."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 
 import pytest
 
 from .actors import delete_pod
-from .engine import Scene, firing_lines, play
+from .engine import Operator, Scene, firing_lines, play
+from .faults import Fault, Point, Rule
 from .resources import PODS
 from .store import Change
 from .virtual import START, later
@@ -21,9 +23,50 @@ FIRING = int(BEGIN + DUE)
 POLICIES = ("Allow", "Forbid")
 
 
+# The situations: a scene, and the replica whose steps count from now on
+
+
+async def on_time(policy: str) -> tuple[Scene, Operator]:
+    """Half a second before a firing: the replica that acts first for it."""
+    scene = Scene()
+    uid = scene.job(concurrencyPolicy=policy)
+    scene.start("a", "b")
+    await scene.at(DUE - 0.5)
+    return scene, scene.first(uid)
+
+
+async def takeover(policy: str) -> tuple[Scene, Operator]:
+    """The first replica has died with a claim and no Pod: the one that takes it over."""
+    scene = Scene()
+    uid = scene.job(concurrencyPolicy=policy)
+    scene.start("a", "b", "c")
+    await scene.at(DUE - 0.5)
+    first, second = scene.first(uid), scene.others(uid)[0]
+    first.connection.plan.add(Rule(fault=Fault(crash=Point.BEFORE_SEND), method="POST", resource="pods"))
+    await scene.at(DUE + 3)
+    assert first.process.crashed
+    del scene.operators[first.name]
+    return scene, second
+
+
+async def late(policy: str) -> tuple[Scene, Operator]:
+    """No replica ran when the one firing of the day was due: the one that will settle it, from its start."""
+    scene = Scene()
+    uid = scene.job(schedule="1 9 * * *", concurrencyPolicy=policy)
+    scene.start("a", "b")
+    await scene.at(5)
+    scene.crash()
+    await scene.at(DUE + 70)
+    scene.start("d", "e")
+    return scene, scene.first(uid)
+
+
+Situation = Callable[[str], Awaitable[tuple[Scene, Operator]]]
+
+
 @dataclass(frozen=True)
 class Course:
-    """The steps that the acting replica takes in an undisturbed run: from half a second before the firing to its record."""
+    """The steps that the replica takes in an undisturbed run, until the firing has its record."""
 
     begin: int
     end: int
@@ -39,22 +82,14 @@ class Course:
         return sorted({step + more for step in self.sends for more in (0, 1)})
 
 
-def set_up(policy: str, names: str) -> tuple[Scene, str]:
-    scene = Scene()
-    uid = scene.job(concurrencyPolicy=policy)
-    scene.start(*names)
-    return scene, uid
-
-
 @cache
-def course(policy: str, names: str) -> Course:
+def course(situation: Situation, policy: str) -> Course:
     async def undisturbed() -> Course:
-        scene, uid = set_up(policy, names)
-        await scene.at(DUE - 0.5)
-        process = scene.first(uid).process
+        scene, victim = await situation(policy)
+        process = victim.process
         begin = process.steps
         await scene.until(lambda: state_of(scene, FIRING) == "Succeeded")
-        return Course(begin, process.steps, tuple(s for s in process.send_steps if s >= begin))
+        return Course(begin, process.steps, tuple(s for s in process.send_steps if s > begin))
 
     return play(undisturbed, start=BEGIN)
 
@@ -73,36 +108,37 @@ def delete_first_pod(scene: Scene) -> None:
     scene.api.store.tables[PODS].listeners[id(scene)] = on_change
 
 
-async def stopped(policy: str, names: str, step: int, *, stall: float | None, deleting: bool) -> None:
-    """Stop the acting replica at a step: for a while, or for good; then another one comes in its place. Then look."""
-    scene, uid = set_up(policy, names)
+async def stopped(situation: Situation, policy: str, step: int, *, stall: float | None, deleting: bool) -> None:
+    """Stop the replica at a step: for a while, or for good; then another one comes in its place. Then look."""
+    scene, victim = await situation(policy)
+    began = scene.now - BEGIN
     if deleting:
         delete_first_pod(scene)
-    await scene.at(DUE - 0.5)
-    victim = scene.first(uid)
     if stall is None:
         victim.process.crash_at(step)
         await scene.until(lambda: victim.process.crashed)
         del scene.operators[victim.name]
         await asyncio.sleep(15)
         scene.restart()
-        await scene.at(DUE + 65)
+        await scene.at(began + 66)
     else:
         victim.process.stall_at(step, stall)
-        await scene.at(DUE + max(65, stall + 40))
-        assert victim.process.stalled_until > DUE + stall - 2
+        await scene.at(began + max(66, stall + 41))
+        assert victim.process.stalled_until >= began + stall
     scene.witness.check(calm_seconds=35)
-    assert scene.api.ledger.firings(uid)[0] == FIRING
-    assert scene.witness.accounts[uid].lines[str(FIRING)]["state"] == ("Failed" if deleting else "Succeeded")
+    (account,) = scene.witness.accounts.values()
+    assert scene.api.ledger.firings(account.uid)[0] == FIRING
+    assert account.lines[str(FIRING)]["state"] == ("Failed" if deleting else "Succeeded")
 
 
-def at_each(steps: list[int] | range, policy: str, names: str, *, stall: float | None, deleting: bool) -> None:
+def at_each(steps: Iterable[int], situation: Situation, policy: str, *, stall: float | None, deleting: bool) -> None:
     """Play it once for each step; the message says at which it went wrong."""
     for step in steps:
         try:
-            play(lambda step=step: stopped(policy, names, step, stall=stall, deleting=deleting), start=BEGIN)  # type: ignore[misc]
+            play(lambda step=step: stopped(situation, policy, step, stall=stall, deleting=deleting), start=BEGIN)  # type: ignore[misc]
         except Exception as error:
-            raise Violation(f"{policy}, stopped at step {step} of {course(policy, names)}: {error}") from error
+            where = f"{situation.__name__}, {policy}, stopped at step {step} of {course(situation, policy)}"
+            raise Violation(f"{where}: {error}") from error
 
 
 deleted_or_not = pytest.mark.parametrize(
@@ -111,19 +147,38 @@ deleted_or_not = pytest.mark.parametrize(
 
 
 @pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("situation", [on_time, takeover, late])
 @deleted_or_not
-def test_a_crash_at_any_step_costs_no_firing_and_doubles_none(policy: str, deleting: bool) -> None:
-    at_each(course(policy, "abc").steps, policy, "abc", stall=None, deleting=deleting)
+def test_a_crash_at_any_step_costs_no_firing_and_doubles_none(
+    situation: Situation, policy: str, deleting: bool
+) -> None:
+    at_each(course(situation, policy).steps, situation, policy, stall=None, deleting=deleting)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("stall", [1.0, 4.0, 20.0, 70.0])
 @deleted_or_not
 def test_a_stall_at_any_step_costs_no_firing_and_doubles_none(policy: str, stall: float, deleting: bool) -> None:
-    at_each(course(policy, "ab").steps, policy, "ab", stall=stall, deleting=deleting)
+    at_each(course(on_time, policy).steps, on_time, policy, stall=stall, deleting=deleting)
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("stall", [pytest.param(600.0, id="10 minutes"), pytest.param(3600.0, id="an hour")])
-def test_a_stall_that_outlasts_reaping_launches_nothing_again(policy: str, stall: float) -> None:
-    at_each(course(policy, "ab").decisive, policy, "ab", stall=stall, deleting=stall == 600)
+@pytest.mark.parametrize(("situation", "policy"), [(takeover, "Forbid"), (late, "Forbid"), (late, "Allow")])
+@pytest.mark.parametrize("stall", [4.0, 70.0])
+def test_a_stall_at_any_step_of_what_makes_up_for_others_doubles_nothing(
+    situation: Situation, policy: str, stall: float
+) -> None:
+    at_each(course(situation, policy).steps, situation, policy, stall=stall, deleting=stall == 70)
+
+
+@pytest.mark.parametrize(
+    ("situation", "policy", "stall"),
+    [
+        pytest.param(on_time, "Allow", 600.0, id="10 minutes"),
+        pytest.param(on_time, "Forbid", 600.0, id="10 minutes, Forbid"),
+        pytest.param(takeover, "Forbid", 600.0, id="10 minutes, in a takeover"),
+        pytest.param(late, "Forbid", 600.0, id="10 minutes, of a missed firing"),
+        pytest.param(on_time, "Forbid", 3600.0, id="an hour"),
+    ],
+)
+def test_a_stall_that_outlasts_reaping_launches_nothing_again(situation: Situation, policy: str, stall: float) -> None:
+    at_each(course(situation, policy).decisive, situation, policy, stall=stall, deleting=stall == 600)
