@@ -118,6 +118,17 @@ def test_every_path_that_is_named_exists(page: str) -> None:
     assert [path for path in named if not (ROOT / path).exists()] == []
 
 
+def test_it_names_every_reason_that_a_record_may_have_from_us() -> None:
+    modules = [ROOT / "operator" / "quarterjack" / f"{name}.py" for name in ("decision", "pod", "starter")]
+    given = r'(?:Outcome\(State\.\w+, |reason ?= ?|return )"([A-Z][A-Za-z]+)"'
+
+    reasons = {reason for path in modules for reason in re.findall(given, path.read_text())}
+
+    assert {"Overlap", "ExitCode", "Misfire"} < reasons
+    # Of a Pod that failed and says nothing, only that is said.
+    assert reasons - {"Failed"} <= set(re.findall(r"`([^`\n]+)`", README))
+
+
 def test_it_leaves_a_place_for_the_figures_of_the_benchmark() -> None:
     assert README.count("<!-- bench -->") == 1
     assert README.index("<!-- bench -->") < README.index("<!-- /bench -->")
