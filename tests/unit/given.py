@@ -35,13 +35,13 @@ def a_status(**fields: Any) -> Status:
 
 
 def a_job(*, spec: Spec | None = None, status: Status | None = None, **fields: Any) -> Job:
-    usual = {"uid": UID, "namespace": "default", "name": "report", "revision": 7, "generation": 1}
+    usual: dict[str, Any] = {"uid": UID, "namespace": "default", "name": "report", "revision": 7, "generation": 1}
     times = {"created": CREATED, "edited": CREATED}
     return Job(**usual | times | fields, spec=spec or a_spec(), status=status or a_status())
 
 
 def a_claim(firing: int, **fields: Any) -> Claim:
-    usual = {
+    usual: dict[str, Any] = {
         "name": names.claim_name(UID, firing),
         "uid": f"lease-{firing}",
         "revision": 8,
@@ -60,13 +60,14 @@ def a_claim(firing: int, **fields: Any) -> Claim:
 
 
 def a_pod(firing: int, state: State = State.RUNNING, **fields: Any) -> PodSight:
-    usual = {"name": f"report-{firing}", "namespace": "default", "uid": f"pod-{firing}", "job_uid": UID}
+    usual: dict[str, Any] = {"name": f"report-{firing}", "namespace": "default", "uid": f"pod-{firing}", "job_uid": UID}
     return PodSight(**usual | {"firing": firing, "state": state, "created": firing} | fields)
 
 
 def a_run(firing: int, state: State = State.SUCCEEDED, **fields: Any) -> Entry:
     """The history line of a run."""
-    return Entry(**{"id": str(firing), "scheduled": firing, "state": state, "pod_name": f"report-{firing}"} | fields)
+    usual: dict[str, Any] = {"id": str(firing), "scheduled": firing, "state": state, "pod_name": f"report-{firing}"}
+    return Entry(**usual | fields)
 
 
 def json(document: Any) -> bytes:
