@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from tests.bench import bench_schedule, launches
 from tests.bench.figures import Lateness, Rounds, Table, lateness_row, ratio, with_block
 from tests.bench.ground import clear, ground
-from tests.bench.launches import Population
+from tests.bench.launches import Burst, Population
 from tests.fleet import ROOT
 
 POLICIES = ("Allow", "Forbid")
@@ -61,31 +63,46 @@ def single(size: Size) -> list[Table]:
 
 def burst(size: Size) -> list[Table]:
     """All at once: raw and ours in turn, then the CronJob controller, tuned and not."""
-    raw: dict[str, list[Lateness]] = {policy: [] for policy in POLICIES}
-    ours: dict[str, list[Lateness]] = {policy: [] for policy in POLICIES}
+    raw: dict[str, list[Burst]] = {policy: [] for policy in POLICIES}
+    ours: dict[str, list[Burst]] = {policy: [] for policy in POLICIES}
     with ground("burst") as cluster:
         for policy in POLICIES * size.rounds:
             population = Population(size.jobs, policy)
-            raw[policy].append(told(f"raw {policy}", launches.raw_at_once(cluster, population)))
-            ours[policy].append(told(f"ours {policy}", launches.ours_at_once(cluster, population)))
+            raw[policy].append(told_burst(f"raw {policy}", launches.raw_at_once(cluster, population)))
+            ours[policy].append(told_burst(f"ours {policy}", launches.ours_at_once(cluster, population)))
         tuned = [told("CronJobs, tuned", launches.cronjobs_at_once(cluster, size.jobs, launches.TUNED))]
         clear(cluster)
         default = [told("CronJobs, default", launches.cronjobs_at_once(cluster, size.jobs, ()))]
     return [_burst_table(size, ours, raw, {"default flags": default, "tuned": tuned})]
 
 
+def told_burst(what: str, burst: Burst) -> Burst:
+    """Say a burst and pass it on."""
+    told(what, burst.lateness)
+    say(f"{what}: processor seconds {burst.cluster_seconds:.1f} control plane, {burst.writer_seconds:.1f} writing")
+    return burst
+
+
 def _burst_table(
-    size: Size, ours: dict[str, list[Lateness]], raw: dict[str, list[Lateness]], cron: dict[str, list[Lateness]]
+    size: Size, ours: dict[str, list[Burst]], raw: dict[str, list[Burst]], cron: dict[str, list[Lateness]]
 ) -> Table:
     rows = []
     for policy, writes in zip(POLICIES, ("a Lease, then a Pod", "a Lease, a Lease's update, a Pod"), strict=True):
-        mine = ours[policy]
-        rows.append(lateness_row(f"Quarterjack, {policy}, three replicas", mine, ratio(mine, raw[policy]), "1"))
-        rows.append(lateness_row(f"raw, {policy}: {writes}", raw[policy], "1", ""))
+        mine, limit = _lateness(ours[policy]), _lateness(raw[policy])
+        cost = median(o.seconds for o in ours[policy]), median(r.seconds for r in raw[policy])
+        own = f"{cost[0]:.1f} s", ratio(mine, limit), f"{cost[0] / cost[1]:.2f}", "1"
+        rows.append(lateness_row(f"Quarterjack, {policy}, three replicas", mine, *own))
+        rows.append(lateness_row(f"raw, {policy}: {writes}", limit, f"{cost[1]:.1f} s", "1", "1", ""))
     for flags, rounds in cron.items():
-        rows.append(lateness_row(f"CronJob controller, {flags}", rounds, "", _times(rounds, ours["Allow"])))
-    head = (f"{size.jobs:,} firings due in one second", *_HEAD, "max : raw's max", "max : Quarterjack's (Allow)")
+        cells = "", "", "", _times(rounds, _lateness(ours["Allow"]))
+        rows.append(lateness_row(f"CronJob controller, {flags}", rounds, *cells))
+    ratios = "processor time", "max : raw's max", "processor time : raw's", "max : Quarterjack's (Allow)"
+    head = (f"{size.jobs:,} firings due in one second", *_HEAD, *ratios)
     return Table("From the scheduled instant to the Pod, many at once", head, tuple(rows))
+
+
+def _lateness(bursts: Sequence[Burst]) -> Rounds:
+    return [burst.lateness for burst in bursts]
 
 
 def _times(cron: Rounds, ours: Rounds) -> str:
@@ -136,6 +153,7 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
 def main(given: Sequence[str] | None = None) -> int:
     """Measure, and print the tables."""
     arguments = _arguments(given)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the cluster is removed
     size = Size(arguments.jobs, 1, 10, 1) if arguments.quick else Size(arguments.jobs, 3, 20, 3)
     began = os.getloadavg()[0]
     tables = [table for name in arguments.only or PARTS for table in PARTS[name](size)]

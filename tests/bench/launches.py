@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tests.bench import raw
 from tests.bench.bulk import Write, send_together
 from tests.bench.figures import Lateness
 from tests.bench.ground import CRON, CRON_JOBS, OURS, RAW, SCHEDULED_JOBS, await_until, clear, count, fleet
+from tests.bench.processor import pids_of, processor_seconds
 from tests.bench.things import cron_job, once_at, scheduled_job
 from tests.bench.watching import Watcher, of_cronjob, of_ours
 from tests.cluster import Cluster
@@ -21,6 +23,7 @@ TUNED = (
     "--concurrent-job-syncs=50",
 )
 _WATCHED_SECONDS = 60.0
+_BEFORE_SECONDS = 0.1
 _CALM_SECONDS = 4  # between what prepares a burst and the burst
 
 
@@ -47,14 +50,13 @@ class Population:
 
     def await_served(self, cluster: Cluster, *, seconds: float) -> None:
         """Wait until each has been seen by a replica: before, none fires."""
-        await_until(f"{self.count} ScheduledJobs are served", lambda: _served(cluster) == self.count, seconds=seconds)
+        await_until(f"{self.count} ScheduledJobs are served", lambda: not _unserved(cluster), seconds=seconds)
 
 
-def _served(cluster: Cluster) -> int:
-    lines = cluster.kubectl(
-        "get", "scheduledjobs", "-n", OURS, "--chunk-size=0", "-o", "jsonpath={.items[*].status.observedGeneration}"
-    )
-    return len(lines.split())
+def _unserved(cluster: Cluster) -> bool:
+    """Whether some job has no status yet. One request, for it is asked again and again while replicas are at work."""
+    page = cluster.api.get(SCHEDULED_JOBS.format(OURS) + "?fieldSelector=status.health%3D&limit=1")
+    return page.status != 200 or bool(page.json()["items"])
 
 
 def prepared_burst(cluster: Cluster, population: Population, *, scheduler: str = "none") -> int:
@@ -65,24 +67,49 @@ def prepared_burst(cluster: Cluster, population: Population, *, scheduler: str =
     return instant
 
 
-def ours_at_once(cluster: Cluster, population: Population) -> Lateness:
+@dataclass(frozen=True, slots=True)
+class Burst:
+    """How late all were, and the processor seconds until the last Pod was seen: of the control plane, and of who wrote."""
+
+    lateness: Lateness
+    cluster_seconds: float
+    writer_seconds: float
+
+    @property
+    def seconds(self) -> float:
+        """The processor seconds of all."""
+        return self.cluster_seconds + self.writer_seconds
+
+
+def _burst(cluster: Cluster, watcher: Watcher, instant: int, *, due: int, pids: Sequence[int]) -> Burst:
+    """Watch a burst, and what it costs."""
+    theirs = pids_of(cluster)
+    time.sleep(max(0.0, instant - _BEFORE_SECONDS - time.time()))
+    before = processor_seconds(theirs), processor_seconds(pids)
+    lateness = watcher.lateness(instant, due=due, seconds=_WATCHED_SECONDS)
+    return Burst(lateness, processor_seconds(theirs) - before[0], processor_seconds(pids) - before[1])
+
+
+def ours_at_once(cluster: Cluster, population: Population) -> Burst:
     """Three replicas, all jobs due in one second."""
-    with fleet(cluster), Watcher(cluster, OURS, of_ours) as watcher:
+    with fleet(cluster) as replicas, Watcher(cluster, OURS, of_ours) as watcher:
         instant = prepared_burst(cluster, population)
-        lateness = watcher.lateness(instant, due=population.count, seconds=_WATCHED_SECONDS)
+        pids = [replica.process.pid for replica in replicas.replicas if replica.process is not None]
+        burst = _burst(cluster, watcher, instant, due=population.count, pids=pids)
     clear(cluster)
-    return lateness
+    return burst
 
 
-def raw_at_once(cluster: Cluster, population: Population) -> Lateness:
+def raw_at_once(cluster: Cluster, population: Population) -> Burst:
     """One process sends the writes of as many firings."""
     instant = int(time.time()) + 5 + population.count // 100
-    with Watcher(cluster, RAW, of_ours) as watcher:
-        process = raw.start(cluster, RAW, (instant,), count=population.count, forbid=population.forbid)
-        lateness = watcher.lateness(instant, due=population.count, seconds=_WATCHED_SECONDS)
-        process.wait()
+    with (
+        Watcher(cluster, RAW, of_ours) as watcher,
+        raw.start(cluster, RAW, (instant,), count=population.count, forbid=population.forbid) as process,
+    ):
+        burst = _burst(cluster, watcher, instant, due=population.count, pids=[process.pid])
     clear(cluster)
-    return lateness
+    return burst
 
 
 def cronjobs_at_once(cluster: Cluster, jobs: int, flags: tuple[str, ...]) -> Lateness:
@@ -122,10 +149,8 @@ def ours_alone(cluster: Cluster, *, firings: int) -> Lateness:
 def raw_alone(cluster: Cluster, *, firings: int) -> Lateness:
     """The two writes of one firing, every two seconds."""
     instants = _even_instants(firings)
-    with Watcher(cluster, RAW, of_ours) as watcher:
-        process = raw.start(cluster, RAW, instants, count=1, forbid=False)
+    with Watcher(cluster, RAW, of_ours) as watcher, raw.start(cluster, RAW, instants, count=1, forbid=False):
         lateness = _each(watcher, instants)
-        process.wait()
     clear(cluster)
     return lateness
 

@@ -29,6 +29,7 @@ from tests.bench.things import scheduled_job
 from tests.cluster import Cluster
 
 CONNECTIONS = 50
+LINGER_SECONDS = 2.0  # so that its processor time can still be read
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +57,20 @@ class RawProcess:
         self._process.stdin.write(json.dumps(asdict(plan)))
         self._process.stdin.close()
 
-    def wait(self) -> None:
-        """Until it has written all; RuntimeError where it failed."""
-        if self._process.wait():
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    def __enter__(self) -> RawProcess:
+        """It runs already."""
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        """Wait until it has written all, RuntimeError where it failed; after an error end it."""
+        if kind is not None:
+            self._process.kill()
+        if self._process.wait() and kind is None:
             raise RuntimeError("the raw writes failed")
 
 
@@ -122,6 +134,7 @@ async def write_all(plan: Plan) -> None:
             writes = [job.writes(plan.namespace, instant) for job in ready]
             await asyncio.sleep(instant - time.time())
             await bulk.send_together(writes)
+        await asyncio.sleep(LINGER_SECONDS)
 
 
 def main() -> None:

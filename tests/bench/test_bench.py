@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import time
+
 import pytest
 
 from tests.bench.figures import Lateness, Table, lateness_row, percentile, ratio, shown, with_block
+from tests.bench.processor import processor_seconds
 
 HUNDRED = tuple(float(n) for n in range(1, 101))
 
@@ -87,3 +91,13 @@ def test_the_block_replaces_what_stood_between_the_marks() -> None:
 def test_a_page_without_both_marks_is_left_alone(page: str) -> None:
     with pytest.raises(ValueError, match="bench"):
         with_block(page, "new")
+
+
+def test_processor_time_is_counted_while_it_is_spent() -> None:
+    before = processor_seconds([os.getpid()])
+
+    deadline = time.process_time() + 0.1
+    while time.process_time() < deadline:
+        pass
+
+    assert processor_seconds([os.getpid()]) - before >= 0.05
