@@ -159,9 +159,9 @@ class Desk:
         if not job.observed or foreign or not job.status.served_by:
             return min(self._observe(job, now, rank), self._takeovers(job, now, rank))
         plan = self._plans(job)
-        if plan is None:
-            return _NEVER
-        wake = self._due(job, plan, now, rank) if may_fire(job, served_by=self._served_by()) else _NEVER
+        wake = _NEVER
+        if plan is not None and may_fire(job, served_by=self._served_by()):
+            wake = self._due(job, plan, now, rank)
         return min(wake, self._look_for_loose_ends(job, now, rank), self._report(job, now, rank))
 
     def _look_for_loose_ends(self, job: Job, now: float, rank: int) -> float:

@@ -22,6 +22,7 @@ from .launcher import Launcher
 from .manifests import Run, Window
 from .model import Claim, Entry, Job, State, Trigger, read_claim, read_job
 from .observing import NO_FIRINGS, Trial, edit_instant, is_rescheduled, observe, observed_status, old_plan
+from .plan import ByHandPlan
 from .report import merge_patch, report
 from .starter import Plans, Starter
 from .store import Store
@@ -140,9 +141,10 @@ class StatusWriter:
 
     async def _report(self, uid: str) -> bool:
         job = self._store.jobs.get(uid)
-        plan = self._plans(job) if job is not None else None
-        if job is None or plan is None or not job.observed:
+        if job is None or not job.observed:
             return True
+        # A schedule that an edit made invalid fires nothing, but what it had started still ends.
+        plan = self._plans(job) or ByHandPlan(job.recorded_until)
         status = report(job, plan, self._store.firings_of(uid), now=int(self._api.clock.now()))
         return await self._put(job, status)
 
