@@ -237,6 +237,44 @@ def test_a_job_of_which_too_many_runs_are_under_way_misses_firings_and_says_so_u
     play(scenario, start=BEGIN)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"schedule": "61 * * * *"},
+        {"timeZone": "Mars/Base"},
+        {"suspend": True},
+        {"concurrencyPolicy": "Replace"},
+        {"schedule": None, "interval": "1d"},
+    ],
+    ids=str,
+)
+def test_a_run_under_way_has_its_end_recorded_whatever_its_job_is_edited_to(change: dict[str, Any]) -> None:
+    async def scenario() -> None:
+        scene, _ = await scene_of()
+        scene.end.after_seconds = 20
+        await scene.at(DUE + 5)
+        edit_spec(scene.api, "job", **change)
+        await scene.at(DUE + 50)
+        scene.witness.check()
+        assert states(scene.status()) == ["Succeeded"]
+
+    play(scenario, start=BEGIN)
+
+
+def test_a_run_from_before_the_policy_became_forbid_counts_as_one_that_is_alive() -> None:
+    async def scenario() -> None:
+        scene, _ = await scene_of()
+        scene.end.after_seconds = 100
+        await scene.at(DUE + 30)
+        edit_spec(scene.api, "job", concurrencyPolicy="Forbid")
+        await scene.at(DUE + 200)
+        scene.witness.check(calm_seconds=70, alive=True)
+        lines = firing_lines(scene.status())
+        assert [lines[FIRST + 60 * n]["state"] for n in range(3)] == ["Succeeded", "Skipped", "Running"]
+
+    play(scenario, start=BEGIN)
+
+
 # Replicas
 
 
