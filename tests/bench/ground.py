@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from quarterjack import names
 from tests.bench.bulk import Write, send_together
 from tests.cluster import Cluster
 from tests.fleet import ROOT, Fleet
@@ -21,6 +20,12 @@ CRON_JOBS = "/apis/batch/v1/namespaces/{}/cronjobs"
 JOBS = "/apis/batch/v1/namespaces/{}/jobs"
 _CRDS = ("scheduledjobs.yaml", "scheduledjobruns.yaml", "fence.yaml")
 _CLEAR_SECONDS = 180
+_OWNERS = SCHEDULED_JOBS.format(OURS), CRON_JOBS.format(CRON)
+_OWNED = (
+    JOBS.format(CRON),
+    *(PODS.format(namespace) for namespace in (OURS, RAW, CRON)),
+    *(LEASES.format(namespace) for namespace in (RAW, SYSTEM)),
+)
 
 
 @contextmanager
@@ -33,14 +38,10 @@ def ground(name: str, *, simulated_nodes: int = 0) -> Iterator[Cluster]:
             cluster.kubectl("apply", "--server-side", "-f", str(ROOT / "crds" / file))
         for namespace in (SYSTEM, OURS, RAW, CRON):
             cluster.kubectl("create", "namespace", namespace)
-        cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "-l", _OURS_LABEL, check=False)
         await_until("ScheduledJobs are served", lambda: count(cluster, SCHEDULED_JOBS.format(OURS)) == 0, seconds=30)
         yield cluster
     finally:
         cluster.down()
-
-
-_OURS_LABEL = f"{names.LABEL_MANAGED_BY}={names.MANAGER}"
 
 
 def fleet(cluster: Cluster) -> Fleet:
@@ -66,12 +67,10 @@ def count(cluster: Cluster, path: str) -> int:
     return len(page["items"]) + int(page["metadata"].get("remainingItemCount") or 0)
 
 
-def clear(cluster: Cluster) -> None:
-    """Delete what a measurement has left, owners first, and wait until it is gone."""
-    owners = [SCHEDULED_JOBS.format(OURS), CRON_JOBS.format(CRON)]
-    rest = [JOBS.format(CRON), *(PODS.format(n) for n in (OURS, RAW, CRON)), LEASES.format(RAW), LEASES.format(SYSTEM)]
-    for paths in (owners, rest):
-        delete = [Write("DELETE", f"{path}?gracePeriodSeconds=0&propagationPolicy=Background", b"{}") for path in paths]
+def clear(cluster: Cluster, *paths: str) -> None:
+    """Delete what a measurement has left (or only these collections), owners first, and wait until it is gone."""
+    for group in [paths] if paths else [_OWNERS, _OWNED]:
+        delete = [Write("DELETE", f"{path}?gracePeriodSeconds=0&propagationPolicy=Background", b"{}") for path in group]
         send_together(cluster, delete, connections=4)
-    for path in [*owners, *rest]:
+    for path in paths or (*_OWNERS, *_OWNED):
         await_until(f"{path} is empty", lambda path=path: count(cluster, path) == 0, seconds=_CLEAR_SECONDS)  # type: ignore[misc]
