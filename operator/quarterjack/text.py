@@ -1,7 +1,9 @@
 """Text from outside (termination messages, API errors) made safe to store, log and show.
 
-Control characters are escaped, credentials masked, the whole cut: in that order, so that neither a cut nor an escape can hide
-a credential from the mask.
+Credentials are masked, control characters escaped, the whole cut: in that order, so that neither a cut nor an escape can hide
+a credential from the mask. Made safe once more, a text stays as it is.
+
+Anybody may write the text, so no pattern may take long on any of it: each has one way to match, and its parts have bounds.
 """
 
 from __future__ import annotations
@@ -10,31 +12,39 @@ import re
 import unicodedata
 
 LIMIT = 500
-_URL_CREDENTIALS = re.compile(r"(?P<scheme>[a-zA-Z][a-zA-Z0-9+.-]*://)[^\s/@]*:[^\s/]*@")
+_USER = re.compile(r"://[^\s/]*@")
+_CUT_USER = re.compile(r"://[^\s/]*\Z")
 _KEY_VALUE = re.compile(
-    r"(?P<key>[\w.-]*(?:password|passwd|pwd|secret|token|api[_-]?key|access[_-]?key|credential|authorization)[\w.-]*"
-    r"[\"']?\s*[=:]\s*)(?P<value>\"[^\"]*\"|'[^']*'|(?:bearer|basic)\s+\S+|[^\s,;&]+)",
+    r"(?P<key>(?:password|passwd|pwd|secret|token|api[_-]?key|access[_-]?key|credential|authorization)[\w.-]{0,64}+"
+    r"\\{0,8}+[\"']?\s{0,64}+[=:]\s{0,64}+)"
+    r"(?:(?:\\{0,8}+\"(?:[^\"\\]|\\[\s\S])*+(?:\"|\\?\Z)|\\{0,8}+'(?:[^'\\]|\\[\s\S])*+(?:'|\\?\Z))[^\s,;&…]*"
+    r"|(?:bearer|basic|digest|negotiate|token)\s+\S*[^\s…]|[^\s,;&]*[^\s,;&…])",
     re.IGNORECASE,
 )
 
 
 def masked(text: str) -> str:
     """The text without the credentials in its URLs and key=value pairs."""
-    text = _URL_CREDENTIALS.sub(r"\g<scheme>***@", text)
-    return _KEY_VALUE.sub(r"\g<key>***", text)
+    text = _USER.sub("://***@", text)
+    text = _KEY_VALUE.sub(r"\g<key>***", text)
+    return _USER.sub("://***@", text)
 
 
 def escaped(text: str) -> str:
     """The text in which control, format (bidirectional ones too) and line-separating characters are written as escapes."""
-    return "".join(
-        c.encode("unicode_escape").decode() if unicodedata.category(c) in {"Cc", "Cf", "Cs", "Zl", "Zp"} else c
-        for c in text
-    )
+    return "".join(_escape(c) if unicodedata.category(c) in {"Cc", "Cf", "Cs", "Zl", "Zp"} else c for c in text)
+
+
+def _escape(character: str) -> str:
+    """What was white space still parts words."""
+    return " " * character.isspace() + character.encode("unicode_escape").decode()
 
 
 def safe(text: str, limit: int = LIMIT) -> str:
     """One line, masked, escaped and at most `limit` characters long."""
-    line = escaped(masked(text[: 16 * limit].strip()))
+    most = 16 * limit
+    part = text if len(text) <= most else _CUT_USER.sub("://", text[:most])
+    line = escaped(masked(part.strip()))
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
