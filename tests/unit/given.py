@@ -24,7 +24,8 @@ NOON = epoch("2026-03-10T12:00:00")
 
 
 def a_spec(**fields: Any) -> Spec:
-    return Spec(**{"timing": {"schedule": "* * * * *"}, "template": b"{}"} | fields)
+    usual: dict[str, Any] = {"timing": {"schedule": "* * * * *"}, "template": b"{}"}
+    return Spec(**usual | fields)
 
 
 def a_status(**fields: Any) -> Status:
