@@ -1,4 +1,4 @@
-"""Runs that cannot start, jobs that come and go, replicas that leave, and clocks that are wrong."""
+"""Runs that cannot start or outlast their schedule, and jobs that come, change and go."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 from quarterjack.names import pod_name
 
 from .actors import TEMPLATE, ask, delete, edit_spec, objects, read, succeed
-from .engine import MINUTELY, Operator, Scene, firing_lines, play, states
-from .faults import Fault, Point, Request, Rule
+from .engine import Scene, firing_lines, play, states
+from .faults import Fault, Point, Rule
 from .resources import EVENTS, JOBS, LEASES, PODS, Resource
 from .statuses import Document, Refused, forbidden, invalid
-from .virtual import START, VirtualClock, later
+from .virtual import START
 
 BEGIN = START + 50  # the first firing is due ten seconds later
 DUE = 10.0
@@ -271,177 +271,5 @@ def test_a_run_from_before_the_policy_became_forbid_counts_as_one_that_is_alive(
         scene.witness.check(calm_seconds=70, alive=True)
         lines = firing_lines(scene.status())
         assert [lines[FIRST + 60 * n]["state"] for n in range(3)] == ["Succeeded", "Skipped", "Running"]
-
-    play(scenario, start=BEGIN)
-
-
-# Replicas
-
-
-def test_claims_and_surplus_pods_are_reaped_and_nothing_grows() -> None:
-    async def scenario() -> None:
-        scene, uid = await scene_of(podHistoryLimit=2)
-        await scene.at(DUE + 1801)
-        scene.witness.check()
-        assert len(scene.api.ledger.firings(uid)) == 31
-        claims = [
-            lease for lease in objects(scene.api, LEASES) if "quarterjack.dev/firing" in lease["metadata"]["labels"]
-        ]
-        assert len(claims) <= 5
-        assert len(objects(scene.api, PODS)) <= 5
-        assert all(len(o.running.store.firings.get(uid).claims) <= 5 for o in scene.operators.values())  # type: ignore[union-attr]
-
-    play(scenario, start=BEGIN)
-
-
-def test_a_replica_that_is_told_to_leave_finishes_and_gives_up_its_membership() -> None:
-    async def scenario() -> None:
-        scene, uid = await scene_of()
-        first = scene.first(uid)
-        await scene.at(DUE + 0.0005)
-        leaving = first.process.start(first.running.shut_down())
-        await leaving
-        first.process.crash()
-        assert leaving.result() == []
-        assert f"member-{first.name}" not in [lease["metadata"]["name"] for lease in objects(scene.api, LEASES)]
-        await scene.at(DUE + 60.5)
-        assert scene.api.ledger.firings(uid) == [FIRST, FIRST + 60]
-        await scene.at(DUE + 80)
-        scene.witness.check(calm_seconds=15)
-
-    play(scenario, start=BEGIN)
-
-
-def test_with_no_schedule_nothing_fires_by_itself() -> None:
-    async def scenario() -> None:
-        scene = Scene()
-        scene.job(concurrencyPolicy="Allow")
-        scene.start("a", "b", schedule=False)
-        await scene.at(DUE + 130)
-        assert scene.api.ledger.pods == []
-        assert scene.status()["nextScheduleTime"]
-
-    play(scenario, start=BEGIN)
-
-
-def test_a_replica_that_dies_costs_its_firings_a_second_at_most() -> None:
-    async def scenario() -> None:
-        scene = Scene()
-        uids = [scene.job(f"job-{n}", concurrencyPolicy="Allow") for n in range(30)]
-        scene.start("a", "b", "c")
-        await scene.at(DUE - 1)
-        scene.crash("a")
-        await scene.at(DUE + 30)
-        scene.witness.check(calm_seconds=25)
-        assert len(scene.api.ledger.pods) == len(uids)
-        assert max(scene.api.ledger.lateness()) < 1.5
-
-    play(scenario, start=BEGIN)
-
-
-@pytest.mark.parametrize("offset", [-600.0, -20.0, -1.5, 1.5, 20.0, 600.0])
-def test_a_replica_whose_clock_is_wrong_fires_when_the_server_says(offset: float) -> None:
-    async def scenario() -> None:
-        scene = Scene()
-        uid = scene.job(concurrencyPolicy="Allow")
-        operator = Operator(scene.api, "a")
-        operator.clock = VirtualClock(offset)
-        scene.operators["a"] = operator.start()
-        await scene.at(DUE + 190)
-        scene.witness.check(calm_seconds=65)
-        assert scene.api.ledger.firings(uid)[:3] == [FIRST, FIRST + 60, FIRST + 120]
-        assert all(0 <= late < 1.1 for late in scene.api.ledger.lateness())
-        assert bool(operator.running.unready()) == (abs(offset) > 30)
-
-    play(scenario, start=BEGIN)
-
-
-@pytest.mark.parametrize("step", [-300.0, 300.0])
-def test_a_clock_that_is_set_while_it_runs_doubles_nothing(step: float) -> None:
-    async def scenario() -> None:
-        scene, uid = await scene_of(names="ab")
-        await scene.at(DUE + 30)
-        scene.first(uid).clock.offset_seconds = step
-        await scene.at(DUE + 370)
-        scene.witness.check(calm_seconds=130)
-        assert [f - FIRST for f in scene.api.ledger.firings(uid)][-3:] == [240, 300, 360]
-
-    play(scenario, start=BEGIN)
-
-
-def test_an_api_server_whose_clock_is_behind_that_of_another_does_not_delay_a_launch() -> None:
-    async def scenario() -> None:
-        scene, uid = await scene_of()
-
-        def goes_to_the_other_server(_: Request) -> bool:
-            scene.api.clock.offset_seconds = -0.5
-            later(0.01, setattr, scene.api.clock, "offset_seconds", 0.0)
-            return False
-
-        for operator in scene.operators.values():
-            operator.connection.plan.add(
-                Rule(fault=Fault(), method="POST", resource="pods", where=goes_to_the_other_server)
-            )
-        await scene.at(DUE + 100)
-        scene.witness.check()
-        assert scene.api.ledger.firings(uid) == [FIRST, FIRST + 60]
-        assert max(scene.api.ledger.lateness()) < 1
-
-    play(scenario, start=BEGIN)
-
-
-# Two installations
-
-
-async def two_installations() -> tuple[Scene, str]:
-    scene = Scene()
-    scene.api.add_namespace("second")
-    uid = scene.job(concurrencyPolicy="Allow")
-    scene.start("a")
-    await scene.at(5)
-    scene.start("x", namespace="second")
-    return scene, uid
-
-
-def test_a_second_installation_leaves_a_served_job_alone() -> None:
-    async def scenario() -> None:
-        scene, uid = await two_installations()
-        await scene.at(DUE + 400)
-        scene.witness.check(calm_seconds=65)
-        assert len(scene.api.ledger.firings(uid)) == 7
-        assert {lease.namespace for lease in scene.api.ledger.leases if lease.firing > 0} == {"quarterjack"}
-
-    play(scenario, start=BEGIN)
-
-
-def test_a_job_whose_installation_is_gone_is_adopted_after_five_minutes() -> None:
-    async def scenario() -> None:
-        scene, uid = await two_installations()
-        await scene.at(DUE + 30)
-        scene.crash("a")
-        await scene.at(DUE + 601)
-        scene.witness.check(calm_seconds=130)
-        fired = [f - FIRST for f in scene.api.ledger.firings(uid)]
-        assert fired[0] == 0
-        assert 300 < fired[1] <= 480
-        assert fired[-1] == 600
-
-    play(scenario, start=BEGIN)
-
-
-@pytest.mark.parametrize("point", [Point.BEFORE_SEND, Point.AFTER_SEND, Point.AFTER_COMMIT])
-@pytest.mark.parametrize("what", ["leases", "pods"])
-def test_an_installation_that_slept_until_it_was_replaced_launches_nothing_again(point: Point, what: str) -> None:
-    async def scenario() -> None:
-        scene, uid = await two_installations()
-        sleeps = Fault(stall=point, stall_seconds=500)
-        scene.operators["a"].connection.plan.add(
-            Rule(fault=sleeps, method="POST", resource=what, where=lambda r: r.sent_at > DUE + 50)
-        )
-        await scene.at(DUE + 800)
-        scene.witness.check(calm_seconds=130)
-        assert scene.api.ledger.firings(uid)[-1] == FIRST + 780
-        assert states(scene.status())[-1] == "Succeeded"
-        assert scene.status()["observedSchedule"] == MINUTELY
 
     play(scenario, start=BEGIN)
