@@ -281,7 +281,7 @@ def read_spec(raw: Raw) -> Spec:
             options=tuple(str(option.get("name")) for option in raw.get("options") or ()),
             unserved=unserved_fields(raw),
         )
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         return Spec(timing={}, template=orjson.dumps(template), invalid=str(error))
 
 
@@ -372,7 +372,7 @@ def read_claim(raw: Raw) -> Claim | None:
             refusal=notes.get(names.REFUSAL, ""),
             pods_revision=notes.get(names.PODS_REVISION, ""),
         )
-    except (KeyError, ValueError):
+    except (KeyError, ValueError, TypeError):
         return None
 
 
@@ -380,7 +380,7 @@ def _outcome(text: str | None) -> Outcome | None:
     if not text:
         return None
     raw = orjson.loads(text)
-    return Outcome(State(raw["state"]), raw["reason"], raw.get("message", ""))
+    return Outcome(State(raw["state"]), str(raw["reason"]), str(raw.get("message", "")))
 
 
 def outcome_text(outcome: Outcome) -> str:

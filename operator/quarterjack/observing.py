@@ -49,7 +49,7 @@ def observe(job: Job, trial: Trial, *, anchor: int, default_zone: str) -> Observ
     """Read the spec of a job whose firings count from `anchor`; `trial` is what the API server says to a Pod of it."""
     by_hand = plan_of({}, anchor=anchor)
     if job.spec.invalid:
-        return Observation(by_hand, "", f"spec: {job.spec.invalid}", *trial)
+        return Observation(by_hand, "", safe(f"spec: {job.spec.invalid}"), *trial)
     try:
         plan = plan_of(job.spec.timing, anchor=anchor, default_zone=default_zone)
     except ScheduleError as error:
