@@ -17,6 +17,9 @@ from .schedule import Schedule
 
 _SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_NAME_MOST = 200  # of the 253 characters that the name of a Lease may have
+_LOG_FORMATS = ("text", "json")
+_LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,8 @@ class Settings:
         for flag, name in [("--namespace", self.namespace), *(("--watch-namespace", w) for w in self.watch_namespaces)]:
             if not _DNS_LABEL.fullmatch(name):
                 raise SettingsError(f"{flag} {name!r} is not the name of a namespace")
+        if len(self.replica) > _NAME_MOST or not all(map(_DNS_LABEL.fullmatch, self.replica.split("."))):
+            raise SettingsError(f"--replica-name {self.replica!r} cannot be part of the name of a Lease")
         if not 1 <= self.in_flight <= 256:
             raise SettingsError(f"--in-flight {self.in_flight} must be from 1 to 256")
         if not 0 <= self.grace_seconds <= 3600:
@@ -50,13 +55,15 @@ class Settings:
             Schedule.parse("* * * * *", time_zone=self.default_time_zone)
         except ScheduleError as error:
             raise SettingsError(f"--default-time-zone {self.default_time_zone!r}: {error.problem}") from None
+        _one_of("--log-format", self.log_format, _LOG_FORMATS)
+        _one_of("--log-level", self.log_level, _LOG_LEVELS)
         address(self.listen)
 
 
 def address(listen: str) -> tuple[str, int]:
     """Host and port of `--listen`."""
     host, _, port = listen.rpartition(":")
-    if not port.isdigit() or int(port) > 65535:
+    if not (port.isascii() and port.isdigit()) or int(port) > 65535:
         raise SettingsError(f"--listen {listen!r} must be HOST:PORT, such as 0.0.0.0:8080")
     return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104
 
@@ -85,8 +92,8 @@ def parser() -> argparse.ArgumentParser:
         default=None,
         help="allow plaintext or unverified TLS to an API server that is not on loopback",
     )
-    add("--log-format", choices=["text", "json"], help="(default: text)")
-    add("--log-level", choices=["debug", "info", "warning", "error"], help="(default: info)")
+    add("--log-format", choices=_LOG_FORMATS, help="(default: text)")
+    add("--log-level", choices=_LOG_LEVELS, help="(default: info)")
     return parse
 
 
@@ -98,7 +105,7 @@ def read_settings(arguments: Sequence[str], environ: Mapping[str, str] = os.envi
     split = watched.split(",") if isinstance(watched, str) else list(given["watch_namespace"] or ())
     fields = {
         "namespace": told["namespace"] or _own_namespace(),
-        "replica": told["replica_name"] or f"{socket.gethostname().lower()[:40]}-{secrets.token_hex(4)}",
+        "replica": told["replica_name"] or _own_name(),
         "watch_namespaces": tuple(dict.fromkeys(part.strip() for part in split if part.strip())),
         "default_time_zone": told["default_time_zone"],
         "schedule": not _truth("--no-schedule", told["no_schedule"]),
@@ -115,7 +122,13 @@ def read_settings(arguments: Sequence[str], environ: Mapping[str, str] = os.envi
 
 
 def _told(flag: str, value: object, environ: Mapping[str, str]) -> object:
-    return value if value is not None else environ.get(f"QUARTERJACK_{flag.upper()}")
+    return value if value is not None else environ.get(f"QUARTERJACK_{flag.upper()}") or None
+
+
+def _own_name() -> str:
+    """The host's name, as far as the name of a Lease can have it, and a random part."""
+    host = re.sub(r"[^a-z0-9]+", "-", socket.gethostname().lower())[:40].strip("-")
+    return "-".join(filter(None, [host, secrets.token_hex(4)]))
 
 
 def _own_namespace() -> str | None:
@@ -131,6 +144,11 @@ def _truth(flag: str, value: object) -> bool:
     if str(value).lower() in {"1", "true", "yes", "0", "false", "no", ""}:
         return str(value).lower() in {"1", "true", "yes"}
     raise SettingsError(f"{flag} {value!r} must be true or false")
+
+
+def _one_of(flag: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise SettingsError(f"{flag} {value!r} must be one of {', '.join(choices)}")
 
 
 def _number(flag: str, value: object, kind: type[int] | type[float]) -> float | None:
