@@ -38,6 +38,7 @@ FENCE_MARK = "quarterjack fence:"
 READ_SECONDS = 30.0
 _GRACE_SECONDS = 1.5  # the client waits so much longer than the server may take
 _CHUNK = 500
+_RETRY_AFTER_MOST = 60.0
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
 PODS = "/api/v1/namespaces/{}/pods"
@@ -242,7 +243,7 @@ class Api:
 
 def raise_for(status: int, body: bytes) -> None:
     """Raise what a refused list or watch means."""
-    message = safe(_document(body).get("message", "") or body[:200].decode(errors="replace"))
+    message = safe(str(_document(body).get("message") or "") or body[:200].decode(errors="replace"))
     raise Gone(status, message) if status == 410 else ApiError(status, message)
 
 
@@ -299,9 +300,10 @@ def _document(body: bytes) -> Mapping[str, Any]:
 
 def _retry_after(text: str | None) -> float:
     try:
-        return max(0.0, float(text or 0))
+        seconds = float(text or 0)
     except ValueError:
         return 0.0
+    return min(max(0.0, seconds), _RETRY_AFTER_MOST)
 
 
 def object_path(collection: str, namespace: str, name: str) -> str:
