@@ -211,7 +211,7 @@ def test_an_outcome_that_was_written_is_read_as_it_was(state: State, reason: str
     ],
 )
 def test_a_claim_that_was_tampered_with_is_none_of_ours(change: dict[str, dict[str, str]]) -> None:
-    assert read_claim(raw_claim(**change)) is None  # type: ignore[arg-type]
+    assert read_claim(raw_claim(**change)) is None
 
 
 def test_a_lease_of_somebody_else_is_none_of_ours() -> None:

@@ -189,7 +189,7 @@ TURNED = {"type": "Ready", "status": "False", "lastTransitionTime": rfc3339(NOON
         pytest.param({"phase": "Failed"}, {}, 1, id="its creation"),
     ],
 )
-def test_an_end_has_the_best_time_there_is(status: dict[str, Any], meta: dict[str, str], seconds: int) -> None:
+def test_an_end_has_the_best_time_there_is(status: dict[str, Any], meta: dict[str, Any], seconds: int) -> None:
     assert seen(status, **meta).completed == NOON + seconds
 
 
