@@ -31,10 +31,10 @@ class Credentials:
     def __init__(self, *, kubeconfig: str = "", context: str = "", insecure: bool = False) -> None:
         self._kubeconfig = kubeconfig
         self._context = context
+        self._insecure = insecure
         self._configuration = self._load()
         self._header = _header_of(self._configuration)
         self._read_time = 0.0
-        _refuse_open_doors(self._configuration, insecure=insecure)
 
     @property
     def host(self) -> str:
@@ -47,6 +47,12 @@ class Credentials:
         return self._configuration
 
     def _load(self) -> Any:
+        configuration = self._found()
+        _refuse_open_doors(configuration, insecure=self._insecure)
+        return configuration
+
+    def _found(self) -> Any:
+        import yaml
         from kubernetes import client, config
 
         try:
@@ -63,7 +69,15 @@ class Credentials:
                 client_configuration=configuration,
                 persist_config=False,
             )
-        except (config.ConfigException, OSError, ValueError) as error:
+        except (
+            config.ConfigException,
+            yaml.YAMLError,
+            OSError,
+            ValueError,
+            TypeError,
+            LookupError,
+            AttributeError,
+        ) as error:
             raise CredentialsError(
                 f"no credentials for the API server (in-cluster, --kubeconfig, $KUBECONFIG or ~/.kube/config): {error}"
             ) from error
@@ -80,11 +94,19 @@ class Credentials:
         return self._header
 
     async def _read_again(self) -> None:
+        """Go on with what there is where it cannot be read, lacks the token (a plugin failed), or names another server."""
         try:
-            self._configuration = await asyncio.to_thread(self._load)
+            self._take(await asyncio.to_thread(self._load))
         except CredentialsError as error:
             log.warning("the credentials could not be read again, going on with those of before: %s", error)
-        self._header = _header_of(self._configuration)
+
+    def _take(self, configuration: Any) -> None:
+        if configuration.host != self._configuration.host:
+            raise CredentialsError(f"they are for {configuration.host} now, which takes a restart")
+        header = _header_of(configuration)
+        if self._header and not header:
+            raise CredentialsError("they have no token any more")
+        self._configuration, self._header = configuration, header
 
     @property
     def header(self) -> str:
