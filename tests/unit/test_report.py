@@ -1,0 +1,233 @@
+"""A status as it should be, from the one that stands and what is seen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from quarterjack.clock import rfc3339
+from quarterjack.decision import pending
+from quarterjack.model import Claim, Entry, Firings, Job, Outcome, PodSight, State, Trigger, read_status
+from quarterjack.plan import plan_of
+from quarterjack.report import (
+    condition,
+    entry_document,
+    merge_patch,
+    next_time,
+    report,
+    schedule_state,
+    with_conditions,
+)
+from tests.unit.given import CREATED, NOON, a_claim, a_job, a_pod, a_run, a_spec, a_status
+
+MINUTE = 60
+MINUTELY = plan_of({"schedule": "* * * * *"}, anchor=CREATED)
+ONE, TWO, THREE = (CREATED + n * MINUTE for n in (1, 2, 3))
+
+
+def a_job_with(*history: Entry, **status: Any) -> Job:
+    return a_job(status=a_status(history=[entry_document(entry) for entry in history], **status))
+
+
+def reported(
+    job: Job,
+    *,
+    claims: tuple[Claim, ...] = (),
+    pods: tuple[PodSight, ...] = (),
+    now: int = NOON,
+    added: tuple[Entry, ...] = (),
+) -> dict[str, Any]:
+    firings = Firings({claim.firing: claim for claim in claims}, {pod.firing: pod for pod in pods})
+    return report(job, MINUTELY, firings, now=now, added=added)
+
+
+def states(status: dict[str, Any]) -> dict[str, str]:
+    return {line["id"]: line["state"] for line in status["history"]}
+
+
+def done(firing: int, state: State = State.SUCCEEDED, **fields: Any) -> PodSight:
+    return a_pod(firing, state, started=firing + 1, completed=firing + 5, **fields)
+
+
+def test_every_firing_that_is_seen_gets_a_line_and_the_watermark_passes_it() -> None:
+    skipped = a_claim(THREE, outcome=Outcome(State.SKIPPED, "ConcurrencyPolicy"))
+
+    status = reported(a_job(), claims=(a_claim(ONE), a_claim(TWO), skipped), pods=(done(ONE), a_pod(TWO)))
+
+    assert states(status) == {str(ONE): "Succeeded", str(TWO): "Running", str(THREE): "Skipped"}
+    assert status["watermark"] == rfc3339(THREE)
+    assert status["nextScheduleTime"] == rfc3339(THREE + MINUTE)
+
+
+def test_the_watermark_stops_before_a_firing_of_which_nothing_is_seen() -> None:
+    status = reported(a_job(), pods=(done(ONE), done(THREE)))
+
+    assert status["watermark"] == rfc3339(ONE)
+    assert states(status).keys() == {str(ONE), str(THREE)}
+
+
+def test_what_is_left_of_a_recorded_firing_makes_no_new_line() -> None:
+    job = a_job(status=a_status(watermark=rfc3339(TWO)))
+
+    status = reported(job, claims=(a_claim(ONE),), pods=(done(TWO),))
+
+    assert status["history"] == []
+
+
+def test_a_row_of_missed_firings_lifts_the_watermark_over_all_of_them() -> None:
+    row = Entry(f"missed-{TWO}", TWO, State.MISSED, count=2, first_scheduled=ONE)
+
+    status = reported(a_job(), added=(row, pending(THREE, Trigger.CATCH_UP)), now=THREE)
+
+    assert status["watermark"] == rfc3339(THREE)
+    assert [line["id"] for line in status["history"]] == [str(THREE), f"missed-{TWO}"]
+
+
+@given(st.dictionaries(st.integers(0, 30), st.sampled_from(State)), st.sets(st.integers(0, 30)), st.integers(0, 40))
+def test_the_watermark_never_falls_nor_passes_what_has_no_record(
+    pods: dict[int, State], claims: set[int], elapsed: int
+) -> None:
+    firings = {CREATED + n * MINUTE for n in pods.keys() | claims}
+    now = CREATED + elapsed * MINUTE
+
+    status = reported(
+        a_job(),
+        claims=tuple(a_claim(CREATED + n * MINUTE) for n in claims),
+        pods=tuple(done(CREATED + n * MINUTE, state) for n, state in pods.items()),
+        now=now,
+    )
+
+    watermark = read_status(status).watermark or 0
+    assert watermark >= CREATED
+    assert set(MINUTELY.between(CREATED, watermark)) <= firings
+    assert watermark <= now
+
+
+@given(st.dictionaries(st.integers(1, 8), st.sampled_from(State)), st.integers(0, 10))
+def test_reporting_again_changes_nothing(pods: dict[int, State], elapsed: int) -> None:
+    sights = tuple(done(CREATED + n * MINUTE, state) for n, state in pods.items())
+    now = CREATED + elapsed * MINUTE
+
+    once = reported(a_job(), pods=sights, now=now)
+
+    assert reported(a_job(status=read_status(once)), pods=sights, now=now) == once
+
+
+def test_successes_and_failures_are_summed_up_once() -> None:
+    job = a_job_with(a_run(ONE, State.FAILED), consecutiveFailures=1, lastFailureTime=rfc3339(ONE + 5))
+
+    status = reported(job, pods=(done(ONE, State.FAILED), done(TWO, State.FAILED)))
+
+    assert (status["consecutiveFailures"], status["lastResult"]) == (2, "Failed")
+    assert (status["lastFailureTime"], status["lastScheduleTime"]) == (rfc3339(TWO + 5), rfc3339(TWO))
+    assert "lastSuccessfulTime" not in status
+
+
+def test_a_success_ends_the_row_of_failures() -> None:
+    status = reported(a_job_with(consecutiveFailures=4), pods=(done(ONE, State.FAILED), done(TWO)))
+
+    assert (status["consecutiveFailures"], status["lastResult"]) == (0, "Succeeded")
+    assert (status["lastSuccessfulTime"], status["firstRunTime"]) == (rfc3339(TWO + 5), rfc3339(ONE + 1))
+
+
+def test_a_skip_is_neither_a_run_nor_a_failure() -> None:
+    skipped = a_claim(ONE, outcome=Outcome(State.SKIPPED, "ConcurrencyPolicy"))
+
+    status = reported(a_job_with(consecutiveFailures=4), claims=(skipped,))
+
+    assert (status["consecutiveFailures"], status["lastResult"]) == (4, "Skipped")
+    assert not {"lastScheduleTime", "lastFailureTime", "firstRunTime"} & status.keys()
+
+
+def test_runs_under_way_are_listed_the_newest_first() -> None:
+    status = reported(a_job(), pods=(a_pod(ONE), a_pod(TWO, State.PENDING), done(THREE)))
+
+    assert [line["id"] for line in status["active"]] == [str(TWO), str(ONE)]
+    assert status["activeCount"] == 2
+    assert status["active"][1]["podName"] == f"report-{ONE}"
+
+
+def test_at_most_a_hundred_runs_are_listed_and_all_are_counted() -> None:
+    status = reported(a_job(), pods=tuple(a_pod(CREATED + n * MINUTE) for n in range(1, 121)))
+
+    assert (len(status["active"]), status["activeCount"]) == (100, 120)
+
+
+def test_a_firing_that_waits_for_its_pod_is_not_active() -> None:
+    status = reported(a_job(), claims=(a_claim(ONE),))
+
+    assert (status["active"], status["activeCount"], states(status)) == ([], 0, {str(ONE): "Pending"})
+
+
+def test_what_other_writers_keep_in_the_status_stays() -> None:
+    assert reported(a_job_with(observedSchedule="* * * * * UTC"))["observedSchedule"] == "* * * * * UTC"
+
+
+@pytest.mark.parametrize(
+    ("suspend", "timing", "state", "following"),
+    [
+        pytest.param(False, {"schedule": "* * * * *"}, "Scheduled", rfc3339(NOON + 60), id="scheduled"),
+        pytest.param(True, {"schedule": "* * * * *"}, "Suspended", None, id="suspended"),
+        pytest.param(False, {"runAfter": "1m"}, "Stopped", None, id="over"),
+        pytest.param(True, {"runAfter": "1m"}, "Suspended", None, id="over and suspended"),
+        pytest.param(False, {}, "Stopped", None, id="by hand"),
+    ],
+)
+def test_the_schedule_is(suspend: bool, timing: dict[str, str], state: str, following: str | None) -> None:
+    job, plan = a_job(spec=a_spec(suspend=suspend)), plan_of(timing, anchor=CREATED)
+
+    assert schedule_state(job, plan, watermark=NOON) == state
+    assert next_time(job, plan, watermark=NOON) == following
+
+
+def test_a_row_is_shown_from_its_first_to_its_last_firing() -> None:
+    row = Entry(f"missed-{THREE}", THREE, State.MISSED, count=3, first_scheduled=ONE)
+
+    document = entry_document(row)
+
+    assert (document["scheduledTime"], document["firstScheduledTime"]) == (rfc3339(ONE), rfc3339(ONE))
+    assert (document["lastScheduledTime"], document["count"]) == (rfc3339(THREE), 3)
+
+
+def test_a_line_has_no_empty_fields() -> None:
+    assert entry_document(Entry("1", ONE, State.PENDING)).keys() == {
+        "id",
+        "scheduledTime",
+        "trigger",
+        "attempt",
+        "state",
+    }
+
+
+@pytest.mark.parametrize(
+    ("status", "turned"),
+    [pytest.param("True", CREATED, id="stays"), pytest.param("False", NOON, id="turns")],
+)
+def test_a_condition_has_turned_when_its_status_did(status: str, turned: int) -> None:
+    old = condition({}, "Ready", "True", "Served", "", generation=1, now=CREATED)
+
+    new = condition({"conditions": [old]}, "Ready", status, "Other", "text", generation=2, now=NOON)
+
+    assert (new["lastTransitionTime"], new["reason"], new["observedGeneration"]) == (rfc3339(turned), "Other", 2)
+
+
+def test_conditions_of_others_stay_and_ours_keep_their_place() -> None:
+    old = {"conditions": [{"type": "A", "status": "True"}, {"type": "B", "status": "True"}]}
+
+    merged = with_conditions(old, [{"type": "A", "status": "False"}, {"type": "C", "status": "True"}])
+
+    assert [(c["type"], c["status"]) for c in merged] == [("A", "False"), ("B", "True"), ("C", "True")]
+
+
+DOCUMENTS = st.dictionaries(st.sampled_from("abcd"), st.integers(0, 3))
+
+
+@given(DOCUMENTS, DOCUMENTS)
+def test_a_patch_turns_the_old_into_the_new_and_says_no_more(old: dict[str, Any], new: dict[str, Any]) -> None:
+    patch = merge_patch(old, new)
+
+    assert {key: value for key, value in (old | patch).items() if value is not None} == new
+    assert all(old.get(key) != value for key, value in patch.items())
