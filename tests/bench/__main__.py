@@ -118,8 +118,8 @@ def requests(size: Size) -> list[Table]:
     with ground("requests", simulated_nodes=10) as cluster:
         for policy in POLICIES:
             spent = launches.requests_until_recorded(cluster, Population(jobs, policy))
-            say(f"requests {policy}: {spent}")
-            cells = [f"{spent.get(verb, 0.0):.2f}" for verb in verbs]
+            say(f"requests {policy}: " + ", ".join(f"{v} {c} {n:.2f}" for (v, c), n in sorted(spent.items()) if n))
+            cells = [f"{sum(n for (sent, _), n in spent.items() if sent == verb):.2f}" for verb in verbs]
             rows.append((f"Quarterjack, {policy}", *cells, f"{sum(spent.values()):.2f}"))
     head = (f"requests per firing, {jobs:,} at once", *verbs, "all")
     return [

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tests.bench import raw
+from prometheus_client.parser import text_string_to_metric_families
+
 from tests.bench.bulk import Write, send_together
 from tests.bench.figures import Lateness
 from tests.bench.ground import CRON, CRON_JOBS, OURS, RAW, SCHEDULED_JOBS, await_until, clear, count, fleet
 from tests.bench.processor import pids_of, processor_seconds
+from tests.bench.raw import RawProcess
 from tests.bench.things import cron_job, once_at, scheduled_job
 from tests.bench.watching import Watcher, of_cronjob, of_ours
 from tests.cluster import Cluster
@@ -113,11 +116,12 @@ def ours_at_once(cluster: Cluster, population: Population) -> Burst:
 
 def raw_at_once(cluster: Cluster, population: Population) -> Burst:
     """One process sends the writes of as many firings."""
-    instant = int(time.time()) + 5 + population.count // 100
     with (
         Watcher(cluster, RAW, of_ours) as watcher,
-        raw.start(cluster, RAW, (instant,), count=population.count, forbid=population.forbid) as process,
+        RawProcess(cluster, RAW, count=population.count, forbid=population.forbid) as process,
     ):
+        instant = int(time.time()) + _CALM_SECONDS
+        process.write_at([instant])
         burst = _burst(cluster, watcher, instant, due=population.count, pids=[process.pid])
     clear(cluster)
     return burst
@@ -160,8 +164,9 @@ def ours_alone(cluster: Cluster, *, firings: int) -> Lateness:
 
 def raw_alone(cluster: Cluster, *, firings: int) -> Lateness:
     """The two writes of one firing, every two seconds."""
-    instants = _even_instants(firings)
-    with Watcher(cluster, RAW, of_ours) as watcher, raw.start(cluster, RAW, instants, count=1, forbid=False):
+    with Watcher(cluster, RAW, of_ours) as watcher, RawProcess(cluster, RAW, count=1, forbid=False) as process:
+        instants = _even_instants(firings)
+        process.write_at(instants)
         lateness = _each(watcher, instants)
     clear(cluster)
     return lateness
@@ -189,8 +194,11 @@ def _each(watcher: Watcher, instants: tuple[int, ...]) -> Lateness:
     return Lateness(tuple(s for r in rounds for s in r.seconds), len(instants), _WATCHED_SECONDS)
 
 
-def requests_until_recorded(cluster: Cluster, population: Population) -> dict[str, float]:
-    """The replicas' requests by verb, from a burst until every run's end is on record; housekeeping included."""
+def requests_until_recorded(cluster: Cluster, population: Population) -> dict[tuple[str, str], float]:
+    """The replicas' requests per firing by verb and status code, housekeeping included.
+
+    Counted from a burst until every run's end is on record.
+    """
     with fleet(cluster) as replicas:
         instant = prepared_burst(cluster, population, scheduler="default-scheduler")
         time.sleep(max(0.0, instant - 1 - time.time()))
@@ -199,7 +207,7 @@ def requests_until_recorded(cluster: Cluster, population: Population) -> dict[st
         await_until(f"{population.count} runs are on record", done, seconds=_WATCHED_SECONDS + population.count / 10)
         after = _requests(replicas)
     clear(cluster)
-    return {verb: (after[verb] - before.get(verb, 0.0)) / population.count for verb in after}
+    return {key: (after[key] - before.get(key, 0.0)) / population.count for key in after}
 
 
 def _succeeded(cluster: Cluster) -> int:
@@ -207,16 +215,14 @@ def _succeeded(cluster: Cluster) -> int:
     return results.split().count("Succeeded")
 
 
-def _requests(replicas: Fleet) -> dict[str, float]:
-    """Requests so far of all replicas by verb."""
-    total: dict[str, float] = {}
+def _requests(replicas: Fleet) -> dict[tuple[str, str], float]:
+    """Requests so far of all replicas."""
+    total: Counter[tuple[str, str]] = Counter()
     for replica in replicas.replicas:
         status, page = replica.page("/metrics")
         if status != 200:
             raise RuntimeError(f"{replica.name}: {status} {page}")
-        for line in page.splitlines():
-            if line.startswith("quarterjack_api_requests_total{"):
-                labels, _, value = line.rpartition(" ")
-                verb = labels.partition('verb="')[2].partition('"')[0]
-                total[verb] = total.get(verb, 0.0) + float(value)
-    return total
+        for family in text_string_to_metric_families(page):
+            if family.name == "quarterjack_api_requests":
+                total.update({(s.labels["verb"], s.labels["code"]): s.value for s in family.samples})
+    return dict(total)

@@ -1,7 +1,8 @@
 """The raw limit: the writes of due firings, and nothing else, as fast as one process sends them.
 
-`python -m tests.bench.raw` reads a Plan as JSON from standard input. The documents are the operator's own, with the same labels,
-annotations and windows, so the fence looks at them too; only the owner reference is left out, for these jobs do not exist.
+`python -m tests.bench.raw` reads a Plan as a line of JSON, says that it is ready, and reads the instants at which to write.
+The documents are the operator's own, with the same labels, annotations and windows, so the fence looks at them too; only the
+owner reference is left out, for these jobs do not exist.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -34,43 +35,51 @@ LINGER_SECONDS = 2.0  # so that its processor time can still be read
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """So many firings at each of some instants. `forbid`: with the update of a run lease that exists."""
+    """So many firings together. `forbid`: with the update of a run lease that exists."""
 
     address: Address
     namespace: str
-    instants: tuple[int, ...]
     count: int
     forbid: bool
-
-
-def start(cluster: Cluster, namespace: str, instants: tuple[int, ...], *, count: int, forbid: bool) -> RawProcess:
-    """Start a process that writes at these instants."""
-    return RawProcess(Plan(Address.of(cluster), namespace, instants, count, forbid))
 
 
 class RawProcess:
     """The process that writes."""
 
-    def __init__(self, plan: Plan) -> None:
-        self._process = subprocess.Popen([sys.executable, "-m", "tests.bench.raw"], stdin=subprocess.PIPE, text=True)
-        assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(asdict(plan)))
-        self._process.stdin.close()
+    def __init__(self, cluster: Cluster, namespace: str, *, count: int, forbid: bool) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.bench.raw"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self._say(asdict(Plan(Address.of(cluster), namespace, count, forbid)))
 
     @property
     def pid(self) -> int:
         """Its process id."""
         return self._process.pid
 
+    def _say(self, what: object) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(what) + "\n")
+        self._process.stdin.flush()
+
     def __enter__(self) -> RawProcess:
-        """It runs already."""
+        """Wait until it is ready: its connections are open, its run leases there."""
+        assert self._process.stdout is not None
+        if not self._process.stdout.readline():
+            raise RuntimeError("the raw writes could not be prepared")
         return self
+
+    def write_at(self, instants: Sequence[int]) -> None:
+        """Let it write the firings of each of these instants, some seconds ahead, and then end."""
+        self._say(instants)
 
     def __exit__(self, kind: object, *_: object) -> None:
         """Wait until it has written all, RuntimeError where it failed; after an error end it."""
         if kind is not None:
             self._process.kill()
-        if self._process.wait() and kind is None:
+        with self._process:
+            code = self._process.wait()
+        if code and kind is None:
             raise RuntimeError("the raw writes failed")
 
 
@@ -124,13 +133,14 @@ async def _run_lease(bulk: Bulk, namespace: str, job: Job) -> RawJob:
 
 
 async def write_all(plan: Plan) -> None:
-    """Prepare, then write at each instant. A run lease can be taken at one instant only: it is not read again."""
+    """Prepare, say so, and write at each instant that is told. A run lease is taken at the first only: it is not read again."""
     async with Bulk(plan.address, connections=min(CONNECTIONS, plan.count)) as bulk:
         jobs = [_job(plan.namespace, f"raw-{i}") for i in range(plan.count)]
         ready = [
             await _run_lease(bulk, plan.namespace, job) if plan.forbid else RawJob(job, lambda _: []) for job in jobs
         ]
-        for instant in plan.instants:
+        print("ready", flush=True)
+        for instant in json.loads(await asyncio.to_thread(sys.stdin.readline)):
             writes = [job.writes(plan.namespace, instant) for job in ready]
             await asyncio.sleep(instant - time.time())
             await bulk.send_together(writes)
@@ -139,9 +149,8 @@ async def write_all(plan: Plan) -> None:
 
 def main() -> None:
     """Read the plan, write."""
-    given = json.load(sys.stdin)
-    address, instants = Address(**given.pop("address")), tuple(given.pop("instants"))
-    uvloop.run(write_all(Plan(address=address, instants=instants, **given)))
+    given = json.loads(sys.stdin.readline())
+    uvloop.run(write_all(Plan(address=Address(**given.pop("address")), **given)))
 
 
 if __name__ == "__main__":
