@@ -148,6 +148,19 @@ def test_only_what_can_no_longer_be_claimed_on_time_is_missed(case: Case) -> Non
     assert {f for f, e in shown.items() if f not in case.claims and e.trigger is Trigger.SCHEDULE} == in_time_yet
 
 
+@pytest.mark.parametrize(
+    ("seconds", "missed"),
+    [pytest.param(59, 0, id="a second before"), pytest.param(60, 1, id="on the second")],
+)
+def test_a_firing_is_late_a_minute_after_its_start(seconds: int, missed: int) -> None:
+    firing = CREATED + MINUTE
+
+    settlement = settled(a_job(), until=firing, now=firing + seconds, latest=False)
+
+    assert sum(row.count for row in rows(settlement)) == missed
+    assert len(lines(settlement)) == 1 - missed
+
+
 @given(cases())
 def test_at_most_the_latest_missed_firing_runs_and_only_where_nothing_follows_it(case: Case) -> None:
     settlement = case.settle()
