@@ -34,6 +34,8 @@ log = logging.getLogger(__name__)
 
 _TOGETHER = 8
 _RETRY_SECONDS = 1.0
+_YIELD_SECONDS = 5.0
+_LOOK_AGAIN_SECONDS = 0.1
 
 
 class Need(IntEnum):
@@ -76,6 +78,8 @@ class StatusWriter:
         self._needs: dict[str, Need] = {}
         self._queue: deque[str] = deque()
         self._tasks: dict[str, asyncio.Task[bool]] = {}
+        self._busy_since: float | None = None
+        self._again: asyncio.TimerHandle | None = None
         self.results: dict[
             tuple[str, str, str, str], int
         ] = {}  # namespace, job, result, trigger: runs that we recorded
@@ -104,9 +108,7 @@ class StatusWriter:
             await asyncio.sleep(0)
 
     def _fill(self) -> None:
-        reports = (
-            1 if self._busy() else _TOGETHER
-        )  # they yield to launches; a job that is not observed has none to yield to
+        reports = self._room_for_reports()
         for _ in range(len(self._queue)):
             if len(self._tasks) >= _TOGETHER:
                 return
@@ -117,6 +119,24 @@ class StatusWriter:
             task = asyncio.get_running_loop().create_task(self._write(uid, self._needs.pop(uid)))
             self._tasks[uid] = task
             task.add_done_callback(lambda done, uid=uid: self._done(uid, done))  # type: ignore[misc]
+
+    def _room_for_reports(self) -> int:
+        """They yield to launches: none for some seconds, then one at a time. A job that is not observed has none to yield to."""
+        loop = asyncio.get_running_loop()
+        if not self._busy():
+            self._busy_since = None
+            return _TOGETHER
+        if self._busy_since is None:
+            self._busy_since = loop.time()
+        if loop.time() - self._busy_since >= _YIELD_SECONDS:
+            return 1
+        if self._again is None and self._queue:
+            self._again = loop.call_later(_LOOK_AGAIN_SECONDS, self._look_again)
+        return 0
+
+    def _look_again(self) -> None:
+        self._again = None
+        self._fill()
 
     def _done(self, uid: str, task: asyncio.Task[bool]) -> None:
         del self._tasks[uid]

@@ -95,8 +95,8 @@ class Turns:
 
     @property
     def busy(self) -> bool:
-        """Whether launches are under way or waiting: other writes yield to them."""
-        return bool(self._own) or len(self._tasks) > self._in_flight_most // 4
+        """Whether launches are under way or waiting, here or with another replica: other writes yield to them."""
+        return bool(self._own or self._leaders) or len(self._tasks) > self._in_flight_most // 4
 
     def add(self, due: Due) -> None:
         """Take a firing that is due."""
