@@ -62,16 +62,18 @@ def single(size: Size) -> list[Table]:
 
 
 def burst(size: Size) -> list[Table]:
-    """All at once: raw and ours in turn, then the CronJob controller, tuned and not."""
+    """All at once: raw, ours and the tuned CronJob controller in turn; once the CronJob controller as it comes."""
     raw: dict[str, list[Burst]] = {policy: [] for policy in POLICIES}
     ours: dict[str, list[Burst]] = {policy: [] for policy in POLICIES}
+    tuned: list[Lateness] = []
     with ground("burst") as cluster:
-        for policy in POLICIES * size.rounds:
-            population = Population(size.jobs, policy)
-            raw[policy].append(told_burst(f"raw {policy}", launches.raw_at_once(cluster, population)))
-            ours[policy].append(told_burst(f"ours {policy}", launches.ours_at_once(cluster, population)))
-        tuned = [told("CronJobs, tuned", launches.cronjobs_at_once(cluster, size.jobs, launches.TUNED))]
-        clear(cluster)
+        for _ in range(size.rounds):
+            for policy in POLICIES:
+                population = Population(size.jobs, policy)
+                raw[policy].append(told_burst(f"raw {policy}", launches.raw_at_once(cluster, population)))
+                ours[policy].append(told_burst(f"ours {policy}", launches.ours_at_once(cluster, population)))
+            tuned.append(told("CronJobs, tuned", launches.cronjobs_at_once(cluster, size.jobs, launches.TUNED)))
+            clear(cluster)
         default = [told("CronJobs, default", launches.cronjobs_at_once(cluster, size.jobs, ()))]
     return [_burst_table(size, ours, raw, {"default flags": default, "tuned": tuned})]
 
@@ -106,8 +108,8 @@ def _lateness(bursts: Sequence[Burst]) -> Rounds:
 
 
 def _times(cron: Rounds, ours: Rounds) -> str:
-    """A CronJob round beside each of our rounds."""
-    return ratio([cron[0]] * len(ours), ours)
+    """The CronJob controller's rounds beside ours; where it had but one, that one beside each."""
+    return ratio(cron if len(cron) == len(ours) else [cron[0]] * len(ours), ours)
 
 
 def requests(size: Size) -> list[Table]:
