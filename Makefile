@@ -21,7 +21,7 @@ down: environment ## end what `make up` started, and remove it
 
 test: lint ## lint, types, layers, and all tests
 	@echo "> tests"
-	@$(PYTHON) -m pytest --cov --cov-report=term:skip-covered
+	@$(PYTHON) -m pytest -n auto --dist loadgroup --no-loadscope-reorder --cov --durations=10 --durations-min=20
 
 lint: environment ## format, lint, types and layers
 	@echo "> ruff format";      $(PYTHON) -m ruff format --check .
