@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from .clock import rfc3339
 from .model import Claim, Entry, Job, Misfire, PodSight, Spec, State, Trigger
+from .names import firing_of, run_key
 from .plan import Plan, start_delay_ms
 from .windows import LATE_SECONDS, commit_gap
 
@@ -44,19 +45,21 @@ def may_fire(job: Job, *, served_by: str) -> bool:
     )
 
 
-def is_recorded(job: Job, entries: Mapping[int, Entry], firing: int) -> bool:
-    """Whether a firing must not be launched: it has a record, and not one that says that it is still to be claimed."""
-    entry = entries.get(firing)
+def is_recorded(job: Job, entries: Mapping[str, Entry], key: str) -> bool:
+    """Whether a run must not be launched: it has a record, and not one that says that it is still to be claimed."""
+    entry = entries.get(key)
     if entry is None:
-        return firing <= job.recorded_until
+        return firing_of(key) <= job.recorded_until
     return entry.state is not State.PENDING or bool(entry.pod_name)
 
 
 def first_unclaimed(
-    plan: Plan, *, after: int, until: int, claims: Collection[int], entries: Collection[int]
+    plan: Plan, *, after: int, until: int, claims: Collection[str], entries: Collection[str]
 ) -> int | None:
     """The first firing in (after, until] that has neither a claim nor a record."""
-    return next((f for f in plan.between(after, until) if f not in claims and f not in entries), None)
+    return next(
+        (f for f in plan.between(after, until) if (key := run_key(f)) not in claims and key not in entries), None
+    )
 
 
 def takeover_time(claim: Claim) -> int:
@@ -65,11 +68,11 @@ def takeover_time(claim: Claim) -> int:
     return claim.launch_before + commit_gap(claim.launch_timeout_seconds) + 1 + backoff
 
 
-def untold(claim: Claim, pods: Collection[int], entries: Mapping[int, Entry]) -> bool:
+def untold(claim: Claim, pods: Collection[str], entries: Mapping[str, Entry]) -> bool:
     """Whether a claim has neither a Pod, nor an outcome, nor a record of a run."""
-    entry = entries.get(claim.firing)
+    entry = entries.get(claim.key)
     launched = entry is not None and (entry.state is not State.PENDING or bool(entry.pod_name))
-    return claim.outcome is None and claim.firing not in pods and not launched
+    return claim.outcome is None and claim.key not in pods and not launched
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +88,8 @@ def settle(
     plan: Plan,
     *,
     until: int,
-    claims: Mapping[int, Claim | PodSight],
-    entries: Collection[int],
+    claims: Mapping[str, Claim | PodSight],
+    entries: Collection[str],
     now: int,
     latest: bool,
 ) -> Settlement:
@@ -97,11 +100,11 @@ def settle(
     missed, but for the one that RunOnce runs; one that still can becomes pending, and is claimed like any other, so it still runs
     once. `latest`: no later firing makes up for those missed, so RunOnce runs the last of them.
     """
-    known = claims.keys() | set(entries)
+    known = {firing_of(key) for key in (*claims, *entries)}
     lines = [
-        pending(firing, claim.trigger)
-        for firing, claim in sorted(claims.items())
-        if job.recorded_until < firing <= until and firing not in entries
+        pending(claim.firing, claim.trigger)
+        for key, claim in sorted(claims.items())
+        if job.recorded_until < claim.firing <= until and key not in entries
     ]
     old = _surely_late(job, plan, now)
     missed = Missed.among(plan, known, after=job.recorded_until, until=min(until, old))
@@ -177,7 +180,7 @@ def in_time(spec: Spec, firing: int, now: float) -> bool:
 
 def pending(firing: int, trigger: Trigger) -> Entry:
     """The line of a firing that is to be claimed, or whose claim has no Pod yet."""
-    return Entry(str(firing), firing, State.PENDING, trigger, reason="Starting")
+    return Entry(run_key(firing), firing, State.PENDING, trigger, reason="Starting")
 
 
 def _missed_lines(job: Job, missed: Missed, now: int, *, once: bool) -> list[Entry]:
@@ -249,7 +252,7 @@ def sighted(entry: Entry | None, claim: Claim | None, pod: PodSight | None) -> E
 
 def _from_pod(entry: Entry | None, pod: PodSight) -> Entry:
     return Entry(
-        id=str(pod.firing),
+        id=pod.key,
         scheduled=pod.firing,
         state=pod.state,
         trigger=entry.trigger if entry is not None else pod.trigger,

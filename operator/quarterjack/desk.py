@@ -19,6 +19,7 @@ from .clock import ServerClock
 from .decision import UNRECORDED_MOST, first_unclaimed, is_full, may_fire, start_time, takeover_time, untold
 from .membership import Membership
 from .model import Claim, Job, State
+from .names import run_key
 from .plan import Plan, ScheduleError, plan_of
 from .starter import Starter
 from .status import Need, StatusWriter
@@ -99,8 +100,8 @@ class Desk:
         self._dirty: dict[str, float] = {}
         self._reported: dict[str, float] = {}
         self._loose_times: dict[str, float] = {}
-        self._since: dict[tuple[str, str, int], float] = {}
-        self._loose_ends: dict[tuple[str, int], asyncio.Task[None]] = {}
+        self._since: dict[tuple[str, str, str], float] = {}
+        self._loose_ends: dict[tuple[str, str], asyncio.Task[None]] = {}
         store.on_job.append(self._job_changed)
         store.on_claim.append(self._claim_changed)
         store.on_pod.append(self._pods_changed)
@@ -182,16 +183,16 @@ class Desk:
         due = plan.next_after(job.recorded_until) if plan is not None and not job.spec.suspend else None
         return _NEVER if due is None else due + ADOPT_SECONDS
 
-    def _waited(self, kind: str, uid: str, firing: int, now: float, seconds: float) -> float:
+    def _waited(self, kind: str, uid: str, key: str, now: float, seconds: float) -> float:
         """0 once a need has stood for so long, else when that will be."""
-        since = self._since.setdefault((kind, uid, firing), now)
+        since = self._since.setdefault((kind, uid, key), now)
         if now >= since + seconds:
-            del self._since[kind, uid, firing]
+            del self._since[kind, uid, key]
             return 0.0
         return since + seconds
 
     def _observe(self, job: Job, now: float, rank: int) -> float:
-        wait = self._waited("observe", job.uid, job.generation, now, rank * _OBSERVE_STEP_SECONDS)
+        wait = self._waited("observe", job.uid, str(job.generation), now, rank * _OBSERVE_STEP_SECONDS)
         if not wait and not self._writer.at_work(job.uid):
             self._writer.ask(job.uid, Need.OBSERVE)
         return wait or now + 1.0
@@ -206,8 +207,8 @@ class Desk:
             if not self._scheduling or is_full(job) or self._is_unwritten(job, len(claims)):
                 return min(now + 1.0, self._late(job, plan, now, rank))
             if (
-                following not in claims
-                and not self._store.recorded(uid, following, ended=False)
+                (key := run_key(following)) not in claims
+                and not self._store.recorded(uid, key, ended=False)
                 and self._can(now, start)
             ):
                 careful = now - start > STALL_SECONDS or not self._views_live()
@@ -227,10 +228,11 @@ class Desk:
         """Whether so many claims have no record that no more should be made."""
         if claims < UNRECORDED_MOST:
             return False
-        above = [firing for firing in self._store.firings_of(job.uid).claims if firing > job.recorded_until]
+        claims_made = self._store.firings_of(job.uid).claims.values()
+        above = [claim.key for claim in claims_made if claim.firing > job.recorded_until]
         if len(above) < UNRECORDED_MOST:
             return False
-        return sum(not self._store.recorded(job.uid, f, ended=False) for f in above) >= UNRECORDED_MOST
+        return sum(not self._store.recorded(job.uid, key, ended=False) for key in above) >= UNRECORDED_MOST
 
     @staticmethod
     def _can(now: float, start: float) -> bool:
@@ -270,26 +272,26 @@ class Desk:
                 continue
             when = takeover_time(claim) + rank * _TAKEOVER_STEP_SECONDS
             if now >= when and self._views_live():
-                self._tie(job.uid, claim.firing, partial(self._starter.take_over, claim))
+                self._tie(job.uid, claim.key, partial(self._starter.take_over, claim))
                 when = now + 2.0
             wake = min(wake, max(when, now + 0.5))
         return wake
 
     def _is_ended(self, job: Job, claim: Claim) -> bool:
-        return self._store.recorded(job.uid, claim.firing, ended=True)
+        return self._store.recorded(job.uid, claim.key, ended=True)
 
     def _open_lines(self, job: Job, now: float, rank: int) -> float:
         """Lines of the history that are to be claimed, and runs whose Pod is in no view."""
         firings = self._store.firings_of(job.uid)
         wake = _NEVER
-        for firing, entry in self._store.entries(job.uid).items():
-            if entry.ended or firing in firings.pods:
+        for key, entry in self._store.entries(job.uid).items():
+            if entry.ended or key in firings.pods:
                 continue
             to_claim = entry.state is State.PENDING and not entry.pod_name
-            if to_claim and firing in firings.claims:
+            if to_claim and key in firings.claims:
                 continue
             patience = 0.0 if to_claim else _VERIFY_SECONDS
-            wait = self._waited(entry.state.value, job.uid, firing, now, patience + rank * _LATE_STEP_SECONDS)
+            wait = self._waited(entry.state.value, job.uid, key, now, patience + rank * _LATE_STEP_SECONDS)
             if wait:
                 wake = min(wake, wait)
                 continue
@@ -297,23 +299,23 @@ class Desk:
             if not self._views_live():
                 continue
             if to_claim and self._scheduling and not job.spec.unserved:
-                self._tie(job.uid, firing, partial(self._starter.pending, job.uid, firing))
+                self._tie(job.uid, key, partial(self._starter.pending, job.uid, key))
             elif not to_claim:
-                self._tie(job.uid, firing, partial(self._starter.verify, job, entry))
+                self._tie(job.uid, key, partial(self._starter.verify, job, entry))
         return wake
 
-    def _tie(self, uid: str, firing: int, act: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def _tie(self, uid: str, key: str, act: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Tie up a loose end, once at a time, not too many together."""
-        if (uid, firing) in self._loose_ends or len(self._loose_ends) >= _LOOSE_ENDS_TOGETHER:
+        if (uid, key) in self._loose_ends or len(self._loose_ends) >= _LOOSE_ENDS_TOGETHER:
             return
         task = asyncio.get_running_loop().create_task(act())
-        self._loose_ends[uid, firing] = task
-        task.add_done_callback(lambda done: self._tied(uid, firing, done))
+        self._loose_ends[uid, key] = task
+        task.add_done_callback(lambda done: self._tied(uid, key, done))
 
-    def _tied(self, uid: str, firing: int, task: asyncio.Task[None]) -> None:
-        del self._loose_ends[uid, firing]
+    def _tied(self, uid: str, key: str, task: asyncio.Task[None]) -> None:
+        del self._loose_ends[uid, key]
         if not task.cancelled() and task.exception() is not None:
-            log.error("firing %s of job %s could not be taken up", firing, uid, exc_info=task.exception())
+            log.error("run %s of job %s could not be taken up", key, uid, exc_info=task.exception())
         self._soil(uid)
 
     def _report(self, job: Job, now: float, rank: int) -> float:
@@ -335,8 +337,8 @@ class Desk:
     def _fires_often(self, job: Job) -> bool:
         """Whether several firings have been claimed since the last that is on record."""
         unrecorded = 0
-        for firing in reversed(self._store.firings_of(job.uid).claims):
-            if firing <= job.recorded_until or unrecorded >= _MANY_FIRINGS:
+        for claim in reversed(self._store.firings_of(job.uid).claims.values()):
+            if claim.firing <= job.recorded_until or unrecorded >= _MANY_FIRINGS:
                 break
             unrecorded += 1
         return unrecorded >= _MANY_FIRINGS

@@ -56,7 +56,7 @@ class Janitor:
         self._fenced = fenced
         self._views_live = views_live
         self._busy = busy
-        self._ended_since: dict[tuple[str, int], float] = {}
+        self._ended_since: dict[tuple[str, str], float] = {}
         self._gone_since: dict[str, float] = {}
         self.reaped = {"claims": 0, "pods": 0, "leases": 0}
 
@@ -77,20 +77,19 @@ class Janitor:
     def _note(self) -> None:
         """Since when each firing's end is on record, as far as this replica has seen."""
         now = asyncio.get_running_loop().time()
-        seen: dict[tuple[str, int], float] = {}
+        seen: dict[tuple[str, str], float] = {}
         for uid, firings in self._store.firings.items():
-            for firing in firings.claims.keys() | firings.pods.keys():
-                if self._store.recorded(uid, firing, ended=True):
-                    key = uid, firing
-                    seen[key] = self._ended_since.get(key, now)
+            for key in firings.claims.keys() | firings.pods.keys():
+                if self._store.recorded(uid, key, ended=True):
+                    seen[uid, key] = self._ended_since.get((uid, key), now)
         self._ended_since = seen
         known = {uid for uid in self._store.firings if uid not in self._store.jobs}
         known |= {uid for uid in self._store.run_leases if uid not in self._store.jobs}
         self._gone_since = {uid: self._gone_since.get(uid, now) for uid in known}
 
-    def _kept(self, uid: str, firing: int) -> bool:
-        """Whether Keep forbids to delete anything of a firing."""
-        since = self._ended_since.get((uid, firing))
+    def _kept(self, uid: str, key: str) -> bool:
+        """Whether Keep forbids to delete anything of a run."""
+        since = self._ended_since.get((uid, key))
         return since is None or asyncio.get_running_loop().time() < since + KEEP_SECONDS
 
     def _is_ours(self, key: str) -> bool:
@@ -108,7 +107,7 @@ class Janitor:
         for bucket, claims in buckets.items():
             if not self._is_ours(f"bucket {bucket}"):
                 continue
-            ready = [claim for claim in claims if not self._kept(claim.job_uid, claim.firing)]
+            ready = [claim for claim in claims if not self._kept(claim.job_uid, claim.key)]
             if len(ready) == len(claims):
                 await self._reap_bucket(bucket)
             elif bucket < closed - 5 * _BUCKET_SECONDS:
@@ -127,7 +126,7 @@ class Janitor:
 
     def _holds_up(self, item: Mapping[str, Any]) -> bool:
         claim = read_claim(item)
-        return claim is None or self._kept(claim.job_uid, claim.firing)
+        return claim is None or self._kept(claim.job_uid, claim.key)
 
     async def _reap_singly(self, claims: list[Claim]) -> None:
         for claim in claims:
@@ -146,9 +145,7 @@ class Janitor:
             ):
                 continue
             pods = [
-                pod
-                for pod in surplus_pods(firings.pods.values(), job.spec.pod_limit)
-                if not self._kept(uid, pod.firing)
+                pod for pod in surplus_pods(firings.pods.values(), job.spec.pod_limit) if not self._kept(uid, pod.key)
             ]
             surplus.extend(pods)
         room = asyncio.Semaphore(_DELETES_TOGETHER)

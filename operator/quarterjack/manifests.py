@@ -36,9 +36,14 @@ class Run:
     zones: tuple[str, ...] = ()
 
     @property
+    def key(self) -> str:
+        """What tells it apart from the job's other runs."""
+        return names.run_key(self.firing, self.attempt)
+
+    @property
     def id(self) -> str:
         """The run's id: its claim's name."""
-        return names.claim_name(self.job.uid, self.firing)
+        return names.claim_name(self.job.uid, self.key)
 
     @property
     def pod_name(self) -> str:

@@ -193,6 +193,11 @@ class Claim:
     refusal: str = ""
     pods_revision: str = ""
 
+    @property
+    def key(self) -> str:
+        """The run that it claims."""
+        return names.key_of(self.name)
+
 
 @dataclass(frozen=True, slots=True)
 class PodSight:
@@ -215,6 +220,11 @@ class PodSight:
     deleted: bool = False
 
     @property
+    def key(self) -> str:
+        """The run that it is of."""
+        return names.run_key(self.firing, self.attempt)
+
+    @property
     def ended(self) -> bool:
         """Whether its containers have ended for good."""
         return self.state not in LIVE
@@ -222,10 +232,10 @@ class PodSight:
 
 @dataclass(slots=True)
 class Firings:
-    """All that is seen of one job's firings."""
+    """All that is seen of one job's firings, by the key of their runs."""
 
-    claims: dict[int, Claim] = field(default_factory=dict)
-    pods: dict[int, PodSight] = field(default_factory=dict)
+    claims: dict[str, Claim] = field(default_factory=dict)
+    pods: dict[str, PodSight] = field(default_factory=dict)
 
 
 def read_job(raw: Raw) -> Job:

@@ -43,9 +43,24 @@ ROLE_RUN = "run"
 ROLE_MEMBER = "member"
 
 
-def claim_name(uid: str, firing: int) -> str:
-    """The Lease by which a firing is claimed: also the run's id."""
-    return f"{uid.replace('-', '')}-{firing}"
+def run_key(firing: int, attempt: int = 1) -> str:
+    """What tells a job's runs apart, and is the id of their line in its history: the firing, and the attempt from the second on."""
+    return str(firing) if attempt == 1 else f"{firing}-{attempt}"
+
+
+def firing_of(key: str) -> int:
+    """The firing of a run."""
+    return int(key.partition("-")[0])
+
+
+def claim_name(uid: str, key: str) -> str:
+    """The Lease by which a run is claimed: also the run's id."""
+    return f"{uid.replace('-', '')}-{key}"
+
+
+def key_of(claim: str) -> str:
+    """The run that a claim's name stands for."""
+    return claim.partition("-")[2]
 
 
 def run_lease_name(uid: str) -> str:

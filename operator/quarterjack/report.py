@@ -8,6 +8,7 @@ from typing import Any
 from .clock import rfc3339
 from .decision import advance, prune, sighted
 from .model import Entry, Firings, Job, State
+from .names import firing_of, run_key
 from .plan import Plan
 
 _ACTIVE_MOST = 100
@@ -43,15 +44,15 @@ def report(job: Job, plan: Plan, firings: Firings, *, now: int, added: Iterable[
     old = job.status.document()
     standing = {entry.id: entry for entry in job.status.entries()}
     lines = standing | {entry.id: entry for entry in added}
-    for firing in firings.claims.keys() | firings.pods.keys():
-        line = lines.get(str(firing))
-        if line is None and firing <= job.recorded_until:
+    for key in firings.claims.keys() | firings.pods.keys():
+        line = lines.get(key)
+        if line is None and firing_of(key) <= job.recorded_until:
             continue  # it has had its record, and the record its time
-        seen = sighted(line, firings.claims.get(firing), firings.pods.get(firing))
+        seen = sighted(line, firings.claims.get(key), firings.pods.get(key))
         if seen is not None:
             lines[seen.id] = seen
     settled = max((entry.scheduled for entry in lines.values() if entry.count), default=0)
-    watermark = advance(plan, max(job.recorded_until, settled), now=now, recorded=lambda f: str(f) in lines)
+    watermark = advance(plan, max(job.recorded_until, settled), now=now, recorded=lambda f: run_key(f) in lines)
     kept = prune(lines.values(), job.spec, watermark=watermark, now=now)
     status = old | _summary(old, job, plan, list(lines.values()), standing, watermark=watermark)
     status["watermark"] = rfc3339(watermark)

@@ -42,7 +42,7 @@ class RunLeases:
             answer = await self._create(job, firing)
             if answer.done:
                 return self._keep(job, answer)
-        elif known.holder == names.claim_name(job.uid, firing):
+        elif known.holder == names.claim_name(job.uid, names.run_key(firing)):
             return Taken.YES
         elif self._seen_to_have_ended(job, known.holder):
             answer = await self._update(job, firing, known)
@@ -58,7 +58,7 @@ class RunLeases:
         if not answer.done:
             return Taken.DOUBT
         lease = read_run_lease(answer.document)
-        if lease.holder == names.claim_name(job.uid, firing):
+        if lease.holder == names.claim_name(job.uid, names.run_key(firing)):
             return self._keep(job, answer)
         over = await self._is_over(job, lease.holder)
         if over is not Taken.YES:
@@ -67,7 +67,7 @@ class RunLeases:
         return self._keep(job, updated) if updated.done else Taken.DOUBT
 
     def _seen_to_have_ended(self, job: Job, holder: str) -> bool:
-        pod = self._store.firings_of(job.uid).pods.get(_firing_of(holder))
+        pod = self._store.firings_of(job.uid).pods.get(names.key_of(holder))
         return holder == "" or (pod is not None and pod.ended)
 
     async def _is_over(self, job: Job, holder: str) -> Taken:
@@ -102,7 +102,7 @@ class RunLeases:
         return Taken.YES if firing <= (read_status(raw).watermark or 0) else Taken.NO
 
     async def _create(self, job: Job, firing: int) -> Answer:
-        holder = names.claim_name(job.uid, firing)
+        holder = names.claim_name(job.uid, names.run_key(firing))
         document = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
@@ -120,7 +120,7 @@ class RunLeases:
         return await self._api.create(LEASES.format(self._namespace), document, metadata_only=True)
 
     async def _update(self, job: Job, firing: int, lease: RunLease) -> Answer:
-        holder = names.claim_name(job.uid, firing)
+        holder = names.claim_name(job.uid, names.run_key(firing))
         document = {
             "metadata": {
                 "uid": lease.uid,

@@ -17,6 +17,7 @@ from .launcher import Launch, Launched, Launcher, Trace, Traced
 from .lease import Claims
 from .manifests import Run, Window
 from .model import LEASE_SECONDS, Claim, Entry, Job, Outcome, PodSight, Policy, State, Trigger, read_claim, read_job
+from .names import run_key
 from .plan import Plan
 from .runs import RunLeases, Taken
 from .store import Store
@@ -76,22 +77,24 @@ class Starter:
             return False
         if job.generation != generation or not may_fire(job, served_by=self._served_by()):
             return False
-        if careful and self._store.recorded(uid, firing, ended=False):
+        if careful and self._store.recorded(uid, run_key(firing), ended=False):
             return False
         window = Window(int(start), int(start) + ON_TIME_SECONDS)
         return await self._claim(self._run(job, firing, Trigger.SCHEDULE), window)
 
-    async def pending(self, uid: str, firing: int) -> None:
+    async def pending(self, uid: str, key: str) -> None:
         """Claim a firing whose record says that it is still to be claimed, within a few seconds of reading so."""
         date = await self.read_job(uid)
         job = self._store.jobs.get(uid)
         if date is None or job is None or not job.observed or job.deleting or not self._is_ours(job):
             return
-        entry = self._store.entries(uid).get(firing)
+        entry = self._store.entries(uid).get(key)
         if entry is None or entry.state is not State.PENDING or entry.pod_name:
             return
         # the window counts from the read, by the server's clock: a stall after it must not move it
-        await self._claim(self._run(job, firing, entry.trigger), Window(date - COMMIT_SECONDS, date + PENDING_SECONDS))
+        await self._claim(
+            self._run(job, entry.scheduled, entry.trigger), Window(date - COMMIT_SECONDS, date + PENDING_SECONDS)
+        )
 
     async def _claim(self, run: Run, window: Window) -> bool:
         claim = await self._claims.create(run, window, pods_revision=self._pods_revision())
@@ -112,7 +115,7 @@ class Starter:
         claim = read_claim(answer.document) if answer.done else None
         if claim is None or answer.date is None:
             if answer.ending is Ending.ABSENT:
-                self._store.drop_claim(seen.job_uid, seen.firing, seen.uid)
+                self._store.drop_claim(seen.job_uid, seen.key, seen.uid)
             return
         self._store.put_claim(claim)
         if claim.outcome is not None or answer.date <= claim.launch_before + commit_gap(claim.launch_timeout_seconds):
@@ -121,7 +124,7 @@ class Starter:
         job = self._store.jobs.get(seen.job_uid)
         if read is None or job is None or job.deleting or not self._is_ours(job):
             return
-        if is_recorded(job, self._store.entries(job.uid), claim.firing):
+        if is_recorded(job, self._store.entries(job.uid), claim.key):
             return
         run = self._run(job, claim.firing, claim.trigger)
         outcome = self._outcome(claim, await self._launcher.trace(run, claim), now=answer.date)

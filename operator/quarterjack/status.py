@@ -196,13 +196,13 @@ class StatusWriter:
                 await self._recorder.warn(job, "MissSchedule", entry.message)
         return True
 
-    async def _claims(self, job: Job) -> tuple[Listing, dict[int, Claim]]:
+    async def _claims(self, job: Job) -> tuple[Listing, dict[str, Claim]]:
         selector = f"{names.LABEL_ROLE}={names.ROLE_CLAIM},{names.LABEL_JOB_UID}={job.uid}"
         listing = await self._api.list(
             LEASES.format(self._namespace), query={"labelSelector": selector}, metadata_only=True
         )
         claims = [claim for item in listing.items if (claim := read_claim(item)) is not None]
-        return listing, {claim.firing: claim for claim in claims}
+        return listing, {claim.key: claim for claim in claims}
 
     async def _observe(self, uid: str) -> bool:
         job = self._store.jobs.get(uid)

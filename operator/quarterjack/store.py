@@ -45,7 +45,7 @@ class Store:
         self.on_claim: list[Callable[[Claim], None]] = []
         self.on_pod: list[Callable[[str], None]] = []
         self.on_members: list[Callable[[], None]] = []
-        self._entries: dict[str, tuple[int, dict[int, Entry]]] = {}
+        self._entries: dict[str, tuple[int, dict[str, Entry]]] = {}
 
     def put_job(self, job: Job) -> None:
         """Take a job as an event or an answer showed it, unless what is known is newer."""
@@ -68,14 +68,14 @@ class Store:
         """What is seen of a job's firings; the job itself may not be known yet, or no longer."""
         return self.firings.get(uid) or Firings()
 
-    def entries(self, uid: str) -> Mapping[int, Entry]:
-        """A job's history by firing (runs only, not the coalesced lines), parsed once a revision."""
+    def entries(self, uid: str) -> Mapping[str, Entry]:
+        """A job's history by run (not the coalesced lines), parsed once a revision."""
         job = self.jobs.get(uid)
         if job is None:
             return {}
         known = self._entries.get(uid)
         if known is None or known[0] != job.revision:
-            known = job.revision, {entry.scheduled: entry for entry in job.status.entries() if not entry.count}
+            known = job.revision, {entry.id: entry for entry in job.status.entries() if not entry.count}
             self._entries[uid] = known
         return known[1]
 
@@ -83,57 +83,57 @@ class Store:
         """Free the parsed history of a job that rests."""
         self._entries.pop(uid, None)
 
-    def recorded(self, uid: str, firing: int, *, ended: bool) -> bool:
-        """Whether a firing has its record (and, with `ended`, its final one)."""
+    def recorded(self, uid: str, key: str, *, ended: bool) -> bool:
+        """Whether a run has its record (and, with `ended`, its final one)."""
         job = self.jobs.get(uid)
         if job is None:
             return False
-        entry = self.entries(uid).get(firing)
+        entry = self.entries(uid).get(key)
         if entry is None:
-            return firing <= job.recorded_until
+            return names.firing_of(key) <= job.recorded_until
         return entry.ended or not ended
 
     def put_claim(self, claim: Claim) -> None:
         """Take a claim that an answer or an event showed."""
         claims = self.firings.setdefault(claim.job_uid, Firings()).claims
-        known = claims.get(claim.firing)
+        known = claims.get(claim.key)
         if known is not None and known.uid == claim.uid and known.revision >= claim.revision:
             return
-        claims[claim.firing] = claim
+        claims[claim.key] = claim
         self.sign_of(claim.holder)
         for tell in self.on_claim:
             tell(claim)
 
-    def drop_claim(self, uid: str, firing: int, lease_uid: str) -> None:
+    def drop_claim(self, uid: str, key: str, lease_uid: str) -> None:
         """A claim is gone."""
         firings = self.firings.get(uid)
-        if firings is not None and firing in firings.claims and firings.claims[firing].uid == lease_uid:
-            del firings.claims[firing]
+        if firings is not None and key in firings.claims and firings.claims[key].uid == lease_uid:
+            del firings.claims[key]
             self._tidy(uid)
 
     def put_pod(self, sight: PodSight) -> None:
         """Take a Pod as an event showed it; one that is gone stays until its end is recorded."""
         pods = self.firings.setdefault(sight.job_uid, Firings()).pods
-        known = pods.get(sight.firing)
+        known = pods.get(sight.key)
         if known is not None and known.uid == sight.uid and known.ended and not (sight.deleted and not known.deleted):
             return  # an end is final
         if sight.deleted and known is not None and known.uid == sight.uid and known.ended:
             sight = replace(known, deleted=True)
-        pods[sight.firing] = sight
+        pods[sight.key] = sight
         if sight.deleted:
             self._purge(sight.job_uid)
         for tell in self.on_pod:
             tell(sight.job_uid)
 
-    def lose_pod(self, uid: str, firing: int) -> None:
+    def lose_pod(self, uid: str, key: str) -> None:
         """A Pod was not in a list: if its end is known keep it as gone, else let its absence be verified."""
         firings = self.firings[uid]
-        pod = firings.pods[firing]
+        pod = firings.pods[key]
         if pod.ended:
-            firings.pods[firing] = replace(pod, deleted=True)
+            firings.pods[key] = replace(pod, deleted=True)
             self._purge(uid)
         else:
-            del firings.pods[firing]
+            del firings.pods[key]
             self._tidy(uid)
         for tell in self.on_pod:
             tell(uid)
@@ -166,9 +166,9 @@ class Store:
         firings = self.firings.get(uid)
         if firings is None or uid not in self.jobs:
             return
-        gone = [f for f, pod in firings.pods.items() if pod.deleted and self.recorded(uid, f, ended=True)]
-        for firing in gone:
-            del firings.pods[firing]
+        gone = [key for key, pod in firings.pods.items() if pod.deleted and self.recorded(uid, key, ended=True)]
+        for key in gone:
+            del firings.pods[key]
         self._tidy(uid)
 
     def _tidy(self, uid: str) -> None:
@@ -182,7 +182,7 @@ class LeaseView:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._names: dict[str, tuple[str, str, int, str]] = {}  # by name: role, key, firing, Lease UID
+        self._names: dict[str, tuple[str, str, str, str]] = {}  # by name: role, job or name, run, Lease UID
 
     def replace(self, items: list[Mapping[str, Any]]) -> None:
         """All Leases."""
@@ -203,26 +203,26 @@ class LeaseView:
             self._claim(item)
         elif role == names.ROLE_RUN:
             lease = read_run_lease(item)
-            self._names[meta["name"]] = role, meta["name"], 0, meta["uid"]
+            self._names[meta["name"]] = role, meta["name"], "", meta["uid"]
             self._store.run_leases[meta["name"]] = lease
         elif role == names.ROLE_MEMBER:
-            self._names[meta["name"]] = role, meta["name"], 0, meta["uid"]
+            self._names[meta["name"]] = role, meta["name"], "", meta["uid"]
             self._store.renew_member((meta.get("annotations") or {}).get(names.HOLDER, meta["name"]))
 
     def _claim(self, item: Mapping[str, Any]) -> None:
         claim = read_claim(item)
         if claim is not None:
-            self._names[claim.name] = names.ROLE_CLAIM, claim.job_uid, claim.firing, claim.uid
+            self._names[claim.name] = names.ROLE_CLAIM, claim.job_uid, claim.key, claim.uid
             self._store.put_claim(claim)
 
     def _drop(self, name: str) -> None:
-        role, key, firing, uid = self._names.pop(name, ("", "", 0, ""))
+        role, of, key, uid = self._names.pop(name, ("", "", "", ""))
         if role == names.ROLE_CLAIM:
-            self._store.drop_claim(key, firing, uid)
+            self._store.drop_claim(of, key, uid)
         elif role == names.ROLE_RUN:
-            self._store.run_leases.pop(key, None)
+            self._store.run_leases.pop(of, None)
         elif role == names.ROLE_MEMBER:
-            self._store.drop_member(member_of(key))
+            self._store.drop_member(member_of(of))
 
 
 def read_run_lease(item: Mapping[str, Any]) -> RunLease:
@@ -253,9 +253,9 @@ class PodView:
         """All Pods. One that vanished while nobody looked is left to `verify`: its end may have been seen by nobody."""
         present = {(i["metadata"]["namespace"], i["metadata"]["name"]) for i in items}
         for uid, firings in list(self._store.firings.items()):
-            for firing, pod in list(firings.pods.items()):
+            for key, pod in list(firings.pods.items()):
                 if not pod.deleted and (pod.namespace, pod.name) not in present:
-                    self._store.lose_pod(uid, firing)
+                    self._store.lose_pod(uid, key)
         for item in items:
             self.apply("ADDED", item)
 

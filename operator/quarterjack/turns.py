@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from .clock import ServerClock
 from .model import Claim
+from .names import run_key
 from .store import Store
 from .windows import ON_TIME_SECONDS
 
@@ -45,6 +46,11 @@ class Due:
     def key(self) -> tuple[str, int]:
         """Its identity."""
         return self.uid, self.firing
+
+    @property
+    def run(self) -> str:
+        """The key of its run."""
+        return run_key(self.firing)
 
 
 @dataclass(slots=True)
@@ -144,7 +150,7 @@ class Turns:
         """Start own firings as far as requests may be in flight."""
         while self._own and len(self._tasks) < self._in_flight_most and not self._closed:
             due = self._own.popleft()
-            if due.firing in self._store.firings_of(due.uid).claims or self._is_too_late(due):
+            if due.run in self._store.firings_of(due.uid).claims or self._is_too_late(due):
                 continue
             task = asyncio.get_running_loop().create_task(self._run(due))
             self._tasks.add(task)

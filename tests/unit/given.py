@@ -43,7 +43,7 @@ def a_job(*, spec: Spec | None = None, status: Status | None = None, **fields: A
 
 def a_claim(firing: int, **fields: Any) -> Claim:
     usual: dict[str, Any] = {
-        "name": names.claim_name(UID, firing),
+        "name": names.claim_name(UID, names.run_key(firing)),
         "uid": f"lease-{firing}",
         "revision": 8,
         "created": firing,

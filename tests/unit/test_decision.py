@@ -28,6 +28,7 @@ from quarterjack.decision import (
     untold,
 )
 from quarterjack.model import Claim, Entry, Job, Misfire, Outcome, State, Status, Trigger
+from quarterjack.names import run_key
 from quarterjack.plan import Plan, plan_of
 from quarterjack.windows import LATE_SECONDS
 from tests.unit.given import CREATED, NOON, a_claim, a_job, a_pod, a_run, a_spec, a_status, epoch
@@ -56,7 +57,8 @@ def settled(
     entries: frozenset[int] = frozenset(),
     latest: bool = True,
 ) -> Settlement:
-    return settle(job, plan, until=until, claims=claims or {}, entries=entries, now=now, latest=latest)
+    claimed = {claim.key: claim for claim in (claims or {}).values()}
+    return settle(job, plan, until=until, claims=claimed, entries={run_key(f) for f in entries}, now=now, latest=latest)
 
 
 def rows(settlement: Settlement) -> list[Entry]:
@@ -286,7 +288,7 @@ def test_a_pod_without_a_claim_is_not_missed() -> None:
     firing = CREATED + MINUTE
 
     settlement = settle(
-        a_job(), MINUTELY, until=firing, claims={firing: a_pod(firing)}, entries=(), now=NOON, latest=True
+        a_job(), MINUTELY, until=firing, claims={run_key(firing): a_pod(firing)}, entries=(), now=NOON, latest=True
     )
 
     assert settlement.entries == (pending(firing, Trigger.SCHEDULE),)
@@ -335,21 +337,22 @@ def test_a_job_does_not_fire_when(change: dict[str, Any]) -> None:
     ],
 )
 def test_a_firing_is_recorded_by(entry: Entry | None, recorded: bool) -> None:
-    entries = {} if entry is None else {NOON: entry}
+    entries = {} if entry is None else {entry.id: entry}
 
-    assert is_recorded(a_job(), entries, NOON) is recorded
+    assert is_recorded(a_job(), entries, run_key(NOON)) is recorded
 
 
 def test_a_firing_at_the_watermark_is_recorded_and_the_next_is_not() -> None:
-    assert is_recorded(a_job(), {}, CREATED)
-    assert not is_recorded(a_job(), {}, CREATED + 1)
+    assert is_recorded(a_job(), {}, run_key(CREATED))
+    assert not is_recorded(a_job(), {}, run_key(CREATED + 1))
 
 
 def test_the_first_unclaimed_firing_has_neither_claim_nor_line() -> None:
     one, two, three = (CREATED + n * MINUTE for n in (1, 2, 3))
 
-    assert first_unclaimed(MINUTELY, after=CREATED, until=NOON, claims={one}, entries={two}) == three
-    assert first_unclaimed(MINUTELY, after=CREATED, until=two, claims={one}, entries={two}) is None
+    known = {"claims": {run_key(one)}, "entries": {run_key(two)}}
+    assert first_unclaimed(MINUTELY, after=CREATED, until=NOON, **known) == three
+    assert first_unclaimed(MINUTELY, after=CREATED, until=two, **known) is None
 
 
 @pytest.mark.parametrize(
@@ -371,13 +374,13 @@ def test_a_claim_is_taken_over_once_its_pod_can_no_longer_come(fields: dict[str,
     [
         pytest.param(a_claim(NOON), set(), None, True, id="nothing"),
         pytest.param(a_claim(NOON), set(), pending(NOON, Trigger.SCHEDULE), True, id="a line without a Pod"),
-        pytest.param(a_claim(NOON), {NOON}, None, False, id="a Pod"),
+        pytest.param(a_claim(NOON), {run_key(NOON)}, None, False, id="a Pod"),
         pytest.param(a_claim(NOON), set(), a_run(NOON, State.PENDING), False, id="a line with a Pod"),
         pytest.param(a_claim(NOON, outcome=Outcome(State.SKIPPED, "x")), set(), None, False, id="an outcome"),
     ],
 )
-def test_a_claim_is_untold_with(claim: Claim, pods: set[int], entry: Entry | None, silent: bool) -> None:
-    assert untold(claim, pods, {} if entry is None else {NOON: entry}) is silent
+def test_a_claim_is_untold_with(claim: Claim, pods: set[str], entry: Entry | None, silent: bool) -> None:
+    assert untold(claim, pods, {} if entry is None else {entry.id: entry}) is silent
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ def test_a_claim_is_named_labelled_and_fenced(trigger: Trigger) -> None:
 
     meta = claim_manifest(run, Window(NOON, NOON + 30), holder="one/x", pods_revision="5")["metadata"]
 
-    assert meta["name"] == run.id == names.claim_name(UID, NOON)
+    assert meta["name"] == run.id == names.claim_name(UID, names.run_key(NOON))
     assert meta["labels"][names.LABEL_TRIGGER] == trigger.value
     assert meta["labels"][names.LABEL_BUCKET] == str(names.bucket_of(NOON + 30))
     assert epoch_of(meta["annotations"][names.NOT_BEFORE]) == NOON

@@ -52,16 +52,25 @@ def test_parts_of_an_identity_do_not_run_into_each_other() -> None:
 
 def test_names_are_the_same_in_every_version() -> None:
     assert names.pod_name("report", UID, NOON) == "report-zvk6tztolg"
-    assert names.claim_name(UID, NOON) == "0b4f7c0e6f0c4f0c9d0e2a1b3c4d5e6f-1773144000"
+    assert names.claim_name(UID, names.run_key(NOON)) == "0b4f7c0e6f0c4f0c9d0e2a1b3c4d5e6f-1773144000"
     assert names.run_lease_name(UID) == UID
 
 
 @given(UIDS, UIDS, FIRINGS, FIRINGS)
 def test_a_claim_is_named_after_its_job_and_firing(one: str, other: str, first: int, second: int) -> None:
-    name = names.claim_name(one, first)
+    name = names.claim_name(one, names.run_key(first))
 
     assert DNS_LABEL.fullmatch(name)
-    assert (name == names.claim_name(other, second)) is ((one, first) == (other, second))
+    assert (name == names.claim_name(other, names.run_key(second))) is ((one, first) == (other, second))
+
+
+@given(FIRINGS, st.integers(1, 11), FIRINGS, st.integers(1, 11))
+def test_a_run_is_told_apart_by_its_firing_and_attempt(one: int, first: int, other: int, second: int) -> None:
+    key = names.run_key(one, first)
+
+    assert names.firing_of(key) == one
+    assert names.key_of(names.claim_name(UID, key)) == key
+    assert (key == names.run_key(other, second)) is ((one, first) == (other, second))
 
 
 @given(FIRINGS)
@@ -75,4 +84,4 @@ def test_a_bucket_is_closed_for_claims_a_minute_after_its_label(not_after: int) 
 def test_a_run_lease_is_never_named_like_a_claim() -> None:
     uid = str(uuid.UUID(int=0))
 
-    assert names.run_lease_name(uid).count("-") != names.claim_name(uid, NOON).count("-")
+    assert names.run_lease_name(uid).count("-") != names.claim_name(uid, names.run_key(NOON)).count("-")

@@ -40,7 +40,7 @@ def reported(
     now: int = NOON,
     added: tuple[Entry, ...] = (),
 ) -> dict[str, Any]:
-    firings = Firings({claim.firing: claim for claim in claims}, {pod.firing: pod for pod in pods})
+    firings = Firings({claim.key: claim for claim in claims}, {pod.key: pod for pod in pods})
     return report(job, MINUTELY, firings, now=now, added=added)
 
 
