@@ -9,7 +9,7 @@ from typing import Any
 
 from .api import ALL_JOBS, JOBS, Api
 from .errors import ApiError
-from .model import read_job
+from .reading import read_job
 from .starter import Starter
 from .store import Store
 from .text import safe

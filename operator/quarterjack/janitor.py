@@ -17,8 +17,9 @@ from .clock import epoch_of
 from .decision import surplus_pods
 from .errors import ApiError
 from .membership import EXPIRE_SECONDS, Membership
-from .model import Claim, PodSight, read_claim
+from .model import Claim, PodSight
 from .ranks import ranked
+from .reading import read_claim
 from .store import Store
 from .transport import TransportError
 from .windows import KEEP_SECONDS, ON_TIME_SECONDS

@@ -17,7 +17,8 @@ from typing import Any
 from . import names
 from .api import LEASES, Answer, Api, Ending, object_path
 from .manifests import Run, Window, claim_manifest
-from .model import Claim, Outcome, outcome_text, read_claim
+from .model import Claim, Outcome
+from .reading import outcome_text, read_claim
 from .windows import takeover_timeout, takeover_window
 
 log = logging.getLogger(__name__)

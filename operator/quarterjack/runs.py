@@ -12,8 +12,9 @@ from enum import StrEnum
 
 from . import names
 from .api import JOBS, LEASES, PODS, Answer, Api, Ending, object_path
-from .model import Job, read_claim, read_entry, read_status
+from .model import Job, read_entry
 from .pod import read_pod
+from .reading import read_claim, read_status
 from .store import RunLease, Store, read_run_lease
 
 log = logging.getLogger(__name__)

@@ -16,9 +16,10 @@ from .decision import in_time, is_recorded, may_fire
 from .launcher import Launch, Launched, Launcher, Trace, Traced
 from .lease import Claims
 from .manifests import Run, Window
-from .model import LEASE_SECONDS, Claim, Entry, Job, Outcome, PodSight, Policy, State, Trigger, read_claim, read_job
+from .model import LEASE_SECONDS, Claim, Entry, Job, Outcome, PodSight, Policy, State, Trigger
 from .names import run_key
 from .plan import Plan
+from .reading import read_claim, read_job
 from .runs import RunLeases, Taken
 from .store import Store
 from .windows import COMMIT_SECONDS, ON_TIME_SECONDS, PENDING_SECONDS, commit_gap

@@ -20,9 +20,10 @@ from .errors import ApiError
 from .events import Recorder
 from .launcher import Launcher
 from .manifests import Run, Window
-from .model import Claim, Entry, Job, State, Trigger, read_claim, read_job
+from .model import Claim, Entry, Job, State, Trigger
 from .observing import NO_FIRINGS, Trial, edit_instant, is_rescheduled, observe, observed_status, old_plan
 from .plan import ByHandPlan
+from .reading import read_claim, read_job
 from .report import merge_patch, report
 from .starter import Plans, Starter
 from .store import Store

@@ -12,8 +12,9 @@ from typing import Any
 
 from . import names
 from .errors import QuarterjackError
-from .model import Claim, Entry, Firings, Job, PodSight, read_claim
+from .model import Claim, Entry, Firings, Job, PodSight
 from .pod import read_pod
+from .reading import read_claim
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,8 @@ import uvloop
 from quarterjack import names
 from quarterjack.api import LEASES, PODS
 from quarterjack.manifests import Run, Window, claim_manifest, pod_manifest
-from quarterjack.model import Job, read_job
+from quarterjack.model import Job
+from quarterjack.reading import read_job
 from quarterjack.windows import LAUNCH_SECONDS, ON_TIME_SECONDS
 from tests.bench.bulk import Address, Bulk, Write
 from tests.bench.things import scheduled_job

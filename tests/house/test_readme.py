@@ -15,7 +15,7 @@ from prometheus_client import generate_latest
 
 from quarterjack.clock import SystemClock
 from quarterjack.metrics import ReplicaCollector
-from quarterjack.model import unserved_fields
+from quarterjack.reading import unserved_fields
 from quarterjack.replica import Replica
 from quarterjack.settings import Settings, parser
 from tests.memory.connection import Connection

@@ -8,7 +8,8 @@ import orjson
 
 from quarterjack import names
 from quarterjack.clock import rfc3339
-from quarterjack.model import Claim, Entry, Job, PodSight, Spec, State, Status, Trigger, read_status
+from quarterjack.model import Claim, Entry, Job, PodSight, Spec, State, Status, Trigger
+from quarterjack.reading import read_status
 from tests.unit.oracle import utc
 
 UID = "0b4f7c0e-6f0c-4f0c-9d0e-2a1b3c4d5e6f"

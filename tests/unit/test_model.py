@@ -11,23 +11,8 @@ from hypothesis import strategies as st
 from quarterjack import names
 from quarterjack.clock import rfc3339
 from quarterjack.manifests import Run, Window, claim_manifest
-from quarterjack.model import (
-    Claim,
-    Entry,
-    Misfire,
-    Outcome,
-    Policy,
-    State,
-    Trigger,
-    newest_first,
-    outcome_text,
-    read_claim,
-    read_entry,
-    read_job,
-    read_spec,
-    read_status,
-    unserved_fields,
-)
+from quarterjack.model import Claim, Entry, Misfire, Outcome, Policy, State, Trigger, newest_first, read_entry
+from quarterjack.reading import outcome_text, read_claim, read_job, read_spec, read_status, unserved_fields
 from quarterjack.report import entry_document
 from tests.unit.given import CREATED, NOON, UID, a_job, a_run, a_status
 

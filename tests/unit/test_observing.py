@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from quarterjack.clock import rfc3339
-from quarterjack.model import Entry, Job, State, Status, read_status
+from quarterjack.model import Entry, Job, State, Status
 from quarterjack.observing import (
     NO_FIRINGS,
     Observation,
@@ -19,6 +19,7 @@ from quarterjack.observing import (
     old_plan,
     shown_schedule,
 )
+from quarterjack.reading import read_status
 from tests.unit.given import CREATED, NOON, a_job, a_spec, a_status
 
 DAILY = "0 0 * * *"

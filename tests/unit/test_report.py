@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from quarterjack.clock import rfc3339
 from quarterjack.decision import pending
-from quarterjack.model import Claim, Entry, Firings, Job, Outcome, PodSight, State, Trigger, read_status
+from quarterjack.model import Claim, Entry, Firings, Job, Outcome, PodSight, State, Trigger
 from quarterjack.plan import plan_of
+from quarterjack.reading import read_status
 from quarterjack.report import (
     condition,
     entry_document,

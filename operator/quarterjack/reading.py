@@ -1,0 +1,148 @@
+"""What the API's documents say of jobs and claims, as values."""
+
+from __future__ import annotations
+
+import orjson
+
+from . import names
+from .clock import epoch_of
+from .durations import parse_duration
+from .model import LEASE_SECONDS, LIVE, Claim, Job, Misfire, Outcome, Policy, Raw, Spec, State, Status, Trigger, instant
+from .windows import LAUNCH_SECONDS, REQUEST_SECONDS
+
+
+def read_job(raw: Raw) -> Job:
+    """A ScheduledJob from the API's document."""
+    meta = raw["metadata"]
+    status = read_status(raw.get("status") or {})
+    created = epoch_of(meta["creationTimestamp"])
+    generation = int(meta.get("generation", 1))
+    return Job(
+        uid=meta["uid"],
+        namespace=meta["namespace"],
+        name=meta["name"],
+        revision=int(meta["resourceVersion"]),
+        generation=generation,
+        created=created,
+        edited=created if status.observed_generation == generation else _edited(meta, created),
+        spec=read_spec(raw.get("spec") or {}),
+        status=status,
+        deleting="deletionTimestamp" in meta,
+    )
+
+
+def _edited(meta: Raw, created: int) -> int:
+    """The newest time at which somebody wrote the spec."""
+    times = [
+        epoch_of(entry["time"])
+        for entry in meta.get("managedFields") or ()
+        if not entry.get("subresource") and "time" in entry and "f:spec" in (entry.get("fieldsV1") or {})
+    ]
+    return max(times, default=created)
+
+
+_TIMING = ("schedule", "interval", "runAfter", "timeZone", "timeZones")
+
+
+def read_spec(raw: Raw) -> Spec:
+    """A spec from the API's document. What cannot be read becomes `invalid`: the CRD refuses it, an older one may not."""
+    template = raw.get("template") or {}
+    try:
+        return Spec(
+            timing={key: raw[key] for key in _TIMING if raw.get(key) is not None},
+            template=orjson.dumps(template),
+            suspend=bool(raw.get("suspend", False)),
+            policy=Policy(raw.get("concurrencyPolicy", Policy.FORBID)),
+            misfire=Misfire(raw.get("misfirePolicy", Misfire.RUN_ONCE)),
+            starting_deadline_seconds=raw.get("startingDeadlineSeconds"),
+            active_deadline_seconds=raw.get("activeDeadlineSeconds"),
+            jitter_ms=_duration_ms(raw.get("jitter")),
+            successful_limit=int(raw.get("successfulRunsHistoryLimit", 10)),
+            failed_limit=int(raw.get("failedRunsHistoryLimit", 10)),
+            retention_seconds=_duration_ms(raw.get("historyRetention", "30d")) // 1000,
+            pod_limit=int(raw.get("podHistoryLimit", 2)),
+            options=tuple(str(option.get("name")) for option in raw.get("options") or ()),
+            unserved=unserved_fields(raw),
+        )
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        return Spec(timing={}, template=orjson.dumps(template), invalid=str(error))
+
+
+def _duration_ms(text: str | None) -> int:
+    return parse_duration(text) if text and text != "0" else 0
+
+
+def unserved_fields(raw: Raw) -> tuple[str, ...]:
+    """The fields in use whose behaviour this version does not have."""
+    asked = {
+        "spec.concurrencyPolicy": raw.get("concurrencyPolicy") == Policy.REPLACE,
+        "spec.misfirePolicy": raw.get("misfirePolicy") == Misfire.CATCH_UP,
+        "spec.leaseDuration": _duration_ms(raw.get("leaseDuration")) not in {0, LEASE_SECONDS * 1000},
+        "spec.retry.maxRetries": bool((raw.get("retry") or {}).get("maxRetries")),
+        "spec.options": bool(raw.get("options")),
+        "spec.fanOut": bool(raw.get("fanOut")),
+        "spec.health.maxTimeWithoutSuccess": bool((raw.get("health") or {}).get("maxTimeWithoutSuccess")),
+    }
+    return tuple(name for name, used in asked.items() if used)
+
+
+def read_status(raw: Raw) -> Status:
+    """A status from the API's document."""
+    ready = next((c.get("status") for c in raw.get("conditions") or () if c["type"] == "Ready"), "")
+    return Status(
+        observed_generation=int(raw.get("observedGeneration") or 0),
+        watermark=instant(raw.get("watermark")),
+        scheduled_from=instant(raw.get("scheduledFrom")),
+        observed_schedule=raw.get("observedSchedule") or "",
+        served_by=raw.get("servedBy") or "",
+        suspended=raw.get("state") == "Suspended",
+        ready=ready == "True",
+        active=int(raw.get("activeCount") or 0),
+        next_time=instant(raw.get("nextScheduleTime")),
+        last_schedule_time=instant(raw.get("lastScheduleTime")),
+        last_success_time=instant(raw.get("lastSuccessfulTime")),
+        live=any(line["state"] in LIVE for line in raw.get("history") or ()),
+        raw=orjson.dumps(raw),
+    )
+
+
+def read_claim(raw: Raw) -> Claim | None:
+    """A claim from a Lease's metadata, None where it is none of ours or was tampered with beyond reading."""
+    meta = raw["metadata"]
+    labels, notes = meta.get("labels") or {}, meta.get("annotations") or {}
+    try:
+        created = epoch_of(meta["creationTimestamp"])
+        namespace, _, name = notes[names.JOB_REF].partition("/")
+        return Claim(
+            name=meta["name"],
+            uid=meta["uid"],
+            revision=int(meta["resourceVersion"]),
+            created=created,
+            job_uid=labels[names.LABEL_JOB_UID],
+            job_namespace=namespace,
+            job_name=name,
+            firing=int(labels[names.LABEL_FIRING]),
+            holder=notes.get(names.HOLDER, ""),
+            trigger=Trigger(labels.get(names.LABEL_TRIGGER, Trigger.SCHEDULE)),
+            bucket=int(labels[names.LABEL_BUCKET]),
+            launch_before=int(notes.get(names.LAUNCH_BEFORE, created + LAUNCH_SECONDS)),
+            launch_timeout_seconds=int(notes.get(names.LAUNCH_TIMEOUT, REQUEST_SECONDS)),
+            takeovers=int(notes.get(names.TAKEOVERS, 0)),
+            outcome=_outcome(notes.get(names.OUTCOME)),
+            refusal=notes.get(names.REFUSAL, ""),
+            pods_revision=notes.get(names.PODS_REVISION, ""),
+        )
+    except (KeyError, ValueError, TypeError):
+        return None
+
+
+def _outcome(text: str | None) -> Outcome | None:
+    if not text:
+        return None
+    raw = orjson.loads(text)
+    return Outcome(State(raw["state"]), str(raw["reason"]), str(raw.get("message", "")))
+
+
+def outcome_text(outcome: Outcome) -> str:
+    """The annotation that `read_claim` reads."""
+    return orjson.dumps({"state": outcome.state, "reason": outcome.reason, "message": outcome.message}).decode()
