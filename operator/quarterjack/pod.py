@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from . import names
 from .clock import epoch_of
@@ -24,7 +23,14 @@ _STUCK = frozenset(
         "CrashLoopBackOff",
     }
 )
+# Why a Pod was deleted, by its condition DisruptionTarget; other reasons stay as they are.
+_DISRUPTIONS = {
+    "DeletionByPodGC": "NodeLost",
+    "DeletionByTaintManager": "Evicted",
+    "EvictionByEvictionAPI": "Evicted",
+}
 _SIGNAL_EXIT = 128
+_SIGNAL_MOST = 64
 
 
 def read_pod(raw: Raw, *, deleted: bool = False) -> PodSight | None:
@@ -37,9 +43,10 @@ def read_pod(raw: Raw, *, deleted: bool = False) -> PodSight | None:
         trigger = Trigger(labels.get(names.LABEL_TRIGGER, Trigger.SCHEDULE))
     except (KeyError, ValueError):
         return None
-    state, reason, message = _verdict(status)
+    state, reason, message = _verdict(raw)
     if _cut_short(state, status, meta, deleted=deleted):
-        state, reason, message = State.FAILED, "PodDeleted", "The Pod was deleted before its end"
+        deletion = "PodDeleted", "The Pod was deleted before its end"
+        state, (reason, message) = State.FAILED, _disruption(status) or deletion
     return PodSight(
         name=meta["name"],
         namespace=meta["namespace"],
@@ -53,7 +60,7 @@ def read_pod(raw: Raw, *, deleted: bool = False) -> PodSight | None:
         reason=reason,
         message=safe(message),
         started=epoch_of(status["startTime"]) if status.get("startTime") else None,
-        completed=_completed(status, meta) if state in {State.SUCCEEDED, State.FAILED} else None,
+        completed=_completed(raw) if state in {State.SUCCEEDED, State.FAILED} else None,
         deleting="deletionTimestamp" in meta,
         deleted=deleted,
     )
@@ -66,38 +73,47 @@ def _cut_short(state: State, status: Raw, meta: Raw, *, deleted: bool) -> bool:
     return deleted and state is not State.SUCCEEDED
 
 
-def _verdict(status: Mapping[str, Any]) -> tuple[State, str, str]:
+def _verdict(raw: Raw) -> tuple[State, str, str]:
+    status = raw.get("status") or {}
     phase = status.get("phase", "Pending")
     if phase == "Succeeded":
-        return State.SUCCEEDED, "", first_line(_summary(status))
+        return State.SUCCEEDED, "", first_line(_summary(raw))
     if phase == "Failed":
-        return State.FAILED, *_failure(status)
-    if phase == "Running":
-        return State.RUNNING, *_waiting(status)
-    return State.PENDING, *_waiting(status)
+        return State.FAILED, *_failure(raw)
+    # Unknown: its node cannot be asked, and the run goes on or not
+    return State.PENDING if phase == "Pending" else State.RUNNING, *_waiting(status)
 
 
-def _summary(status: Mapping[str, Any]) -> str:
-    """The termination message of the first container that left one."""
-    return next((m for t in _terminated(status) if (m := t.get("message", "")).strip()), "")
+def _summary(raw: Raw) -> str:
+    """The termination message of the first container that left one; an init container speaks last."""
+    said = [*_ended(raw, "containers"), *_ended(raw, "initContainers")]
+    return next((m for t in said if (m := t.get("message", "")).strip()), "")
 
 
-def _failure(status: Mapping[str, Any]) -> tuple[str, str]:
-    if status.get("reason"):  # Evicted, DeadlineExceeded, NodeLost, NodeShutdown…: the Pod itself says why
-        return str(status["reason"]), status.get("message", "")
+def _failure(raw: Raw) -> tuple[str, str]:
+    status = raw["status"]
+    if status.get("reason"):  # Evicted, DeadlineExceeded, NodeShutdown…: the Pod itself says why
+        return str(status["reason"]), "; ".join(filter(None, [status.get("message", ""), _waiting(status)[1]]))
+    failed = [t for t in _all_ended(raw) if t.get("exitCode", 0) != 0]
+    return _disruption(status) or (_exit(failed[0]) if failed else ("Failed", status.get("message", "")))
+
+
+def _disruption(status: Raw) -> tuple[str, str] | None:
+    """Which part of the cluster ended the Pod, where its condition names one."""
     for condition in status.get("conditions") or ():
         if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
-            return condition.get("reason", "Disrupted"), condition.get("message", "")
-    ended = [t for t in _terminated(status) if t.get("exitCode", 0) != 0]
-    return _exit(ended[0]) if ended else ("Failed", status.get("message", ""))
+            reason = condition.get("reason") or "Disrupted"
+            return _DISRUPTIONS.get(reason, reason), condition.get("message", "")
+    return None
 
 
-def _exit(terminated: Mapping[str, Any]) -> tuple[str, str]:
+def _exit(terminated: Raw) -> tuple[str, str]:
     code = int(terminated.get("exitCode", 1))
     reason = terminated.get("reason") or "Error"
     said = last_line(terminated.get("message", ""))
-    if reason == "Error" and (number := terminated.get("signal") or max(0, code - _SIGNAL_EXIT)):
-        return "Signal", said or f"Ended by {_signal_name(int(number))} (exit code {code})"
+    number = int(terminated.get("signal") or code - _SIGNAL_EXIT)
+    if reason == "Error" and 0 < number <= _SIGNAL_MOST:
+        return "Signal", said or f"Ended by {_signal_name(number)} (exit code {code})"
     if reason == "Error":
         return "ExitCode", said or f"Exit code {code}"
     return reason, said or f"{reason} (exit code {code})"
@@ -110,7 +126,7 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _waiting(status: Mapping[str, Any]) -> tuple[str, str]:
+def _waiting(status: Raw) -> tuple[str, str]:
     """Why a Pod does not start, so that its record can say it while it waits."""
     for container in _container_statuses(status):
         waiting = (container.get("state") or {}).get("waiting") or {}
@@ -122,21 +138,29 @@ def _waiting(status: Mapping[str, Any]) -> tuple[str, str]:
     return "", ""
 
 
-def _container_statuses(status: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
+def _container_statuses(status: Raw) -> Iterable[Raw]:
     yield from status.get("initContainerStatuses") or ()
     yield from status.get("containerStatuses") or ()
 
 
-def _terminated(status: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
-    for container in _container_statuses(status):
-        terminated = (container.get("state") or {}).get("terminated")
-        if terminated:
-            yield terminated
+def _all_ended(raw: Raw) -> list[Raw]:
+    """The containers that have ended, in the order in which they were started."""
+    return [*_ended(raw, "initContainers"), *_ended(raw, "containers")]
 
 
-def _completed(status: Mapping[str, Any], meta: Mapping[str, Any]) -> int:
-    """When the last container ended; where none says, when the Pod's condition turned, or its creation."""
-    times = [epoch_of(t["finishedAt"]) for t in _terminated(status) if t.get("finishedAt")]
+def _ended(raw: Raw, kind: str) -> list[Raw]:
+    """How the containers of a kind ended. Not native sidecars: the kubelet ends them, and their end says nothing of the run."""
+    given = (raw.get("spec") or {}).get(kind) or ()
+    sidecars = {c.get("name") for c in given if c.get("restartPolicy") == "Always"}
+    statuses = (raw.get("status") or {}).get(f"{kind.removesuffix('s')}Statuses") or ()
+    states = [c.get("state") or {} for c in statuses if c.get("name") not in sidecars]
+    return [state["terminated"] for state in states if state.get("terminated")]
+
+
+def _completed(raw: Raw) -> int:
+    """When the last container ended; where none says, when it was deleted, its condition turned, or it was created."""
+    meta, status = raw["metadata"], raw.get("status") or {}
+    times = [epoch_of(t["finishedAt"]) for t in _all_ended(raw) if t.get("finishedAt")]
     times += [epoch_of(meta["deletionTimestamp"])] if not times and meta.get("deletionTimestamp") else []
     if not times:
         turned = (

@@ -13,10 +13,10 @@ from quarterjack.pod import read_pod
 from tests.unit.given import NOON, UID
 
 
-def raw_pod(status: dict[str, Any], **meta: Any) -> dict[str, Any]:
+def raw_pod(status: dict[str, Any], spec: dict[str, Any] | None = None, **meta: Any) -> dict[str, Any]:
     labels = {names.LABEL_FIRING: str(NOON), names.LABEL_JOB_UID: UID}
     usual = {"name": "report-x", "namespace": "default", "uid": "p", "creationTimestamp": rfc3339(NOON + 1)}
-    return {"metadata": usual | {"labels": labels} | meta, "status": status}
+    return {"metadata": usual | {"labels": labels} | meta, "spec": spec or {}, "status": status}
 
 
 def seen(status: dict[str, Any], *, deleted: bool = False, **meta: Any) -> PodSight:
@@ -30,10 +30,10 @@ def verdict(status: dict[str, Any], *, deleted: bool = False, **meta: Any) -> tu
     return sight.state, sight.reason, sight.message
 
 
-def ended(code: int = 0, **terminated: Any) -> dict[str, Any]:
+def ended(code: int = 0, *, name: str = "main", **terminated: Any) -> dict[str, Any]:
     """A container that has ended."""
     reason = "Completed" if code == 0 else "Error"
-    return {"name": "main", "state": {"terminated": {"exitCode": code, "reason": reason} | terminated}}
+    return {"name": name, "state": {"terminated": {"exitCode": code, "reason": reason} | terminated}}
 
 
 def waits(reason: str, message: str = "") -> dict[str, Any]:
@@ -44,6 +44,11 @@ def failed(*containers: dict[str, Any], **status: Any) -> dict[str, Any]:
     return {"phase": "Failed", "containerStatuses": list(containers)} | status
 
 
+def disrupted(reason: str, status: str = "True") -> dict[str, Any]:
+    """What ended the Pod, where it was a part of the cluster."""
+    return {"conditions": [{"type": "DisruptionTarget", "status": status, "reason": reason, "message": "a note"}]}
+
+
 @pytest.mark.parametrize(
     ("status", "reason", "message"),
     [
@@ -51,9 +56,8 @@ def failed(*containers: dict[str, Any], **status: Any) -> dict[str, Any]:
         pytest.param(failed(ended(3, message="a\nb\n\n")), "ExitCode", "b", id="the last line of what it said"),
         pytest.param(failed(ended(137)), "Signal", "Ended by SIGKILL (exit code 137)", id="a signal by exit code"),
         pytest.param(failed(ended(1, signal=15)), "Signal", "Ended by SIGTERM (exit code 1)", id="a signal by number"),
-        pytest.param(
-            failed(ended(255)), "Signal", "Ended by signal 127 (exit code 255)", id="no signal of that number"
-        ),
+        pytest.param(failed(ended(178)), "Signal", "Ended by signal 50 (exit code 178)", id="a signal without a name"),
+        pytest.param(failed(ended(255)), "ExitCode", "Exit code 255", id="an exit code beyond those of signals"),
         pytest.param(
             failed(ended(137, reason="OOMKilled")), "OOMKilled", "OOMKilled (exit code 137)", id="out of memory"
         ),
@@ -71,20 +75,23 @@ def failed(*containers: dict[str, Any], **status: Any) -> dict[str, Any]:
             id="deadline",
         ),
         pytest.param(
-            failed(
-                ended(143),
-                conditions=[{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}],
-            ),
-            "PreemptionByScheduler",
-            "",
-            id="preempted",
+            failed(waits("ImagePullBackOff", "no such image"), reason="DeadlineExceeded", message="too long"),
+            "DeadlineExceeded",
+            "too long; main: no such image",
+            id="a deadline before the start",
         ),
         pytest.param(
-            failed(ended(1), conditions=[{"type": "DisruptionTarget", "status": "False", "reason": "x"}]),
-            "ExitCode",
-            "Exit code 1",
-            id="not disrupted",
+            failed(ended(143)) | disrupted("EvictionByEvictionAPI"), "Evicted", "a note", id="evicted by request"
         ),
+        pytest.param(
+            failed(ended(143)) | disrupted("DeletionByTaintManager"), "Evicted", "a note", id="evicted by a taint"
+        ),
+        pytest.param(failed() | disrupted("DeletionByPodGC"), "NodeLost", "a note", id="its node is no more"),
+        pytest.param(
+            failed(ended(143)) | disrupted("PreemptionByScheduler"), "PreemptionByScheduler", "a note", id="preempted"
+        ),
+        pytest.param(failed(ended(143)) | disrupted(""), "Disrupted", "a note", id="disrupted for no reason"),
+        pytest.param(failed(ended(1)) | disrupted("x", "False"), "ExitCode", "Exit code 1", id="not disrupted"),
         pytest.param({"phase": "Failed"}, "Failed", "", id="nothing said at all"),
         pytest.param(
             failed(containerStatuses=None, initContainerStatuses=[ended(2)]), "ExitCode", "Exit code 2", id="init"
@@ -106,6 +113,58 @@ def test_a_failure_says_why(status: dict[str, Any], reason: str, message: str) -
 )
 def test_a_success_has_a_summary(status: list[dict[str, Any]], message: str) -> None:
     assert verdict({"phase": "Succeeded", "containerStatuses": status}) == (State.SUCCEEDED, "", message)
+
+
+SIDECAR = {"initContainers": [{"name": "proxy", "restartPolicy": "Always"}, {"name": "setup"}]}
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        pytest.param(
+            failed(ended(3), initContainerStatuses=[ended(143, name="proxy")]),
+            (State.FAILED, "ExitCode", "Exit code 3"),
+            id="a sidecar that was ended after a failure",
+        ),
+        pytest.param(
+            failed(initContainerStatuses=[ended(143, name="proxy"), ended(2, name="setup")]),
+            (State.FAILED, "ExitCode", "Exit code 2"),
+            id="a failure before the main container",
+        ),
+        pytest.param(
+            {
+                "phase": "Succeeded",
+                "initContainerStatuses": [ended(137, name="proxy", message="killed"), ended(name="setup", message="a")],
+                "containerStatuses": [ended(message="12 rows")],
+            },
+            (State.SUCCEEDED, "", "12 rows"),
+            id="a summary is the main container's",
+        ),
+        pytest.param(
+            {"phase": "Pending", "initContainerStatuses": [waits("ImagePullBackOff", "x") | {"name": "proxy"}]},
+            (State.PENDING, "ImagePullBackOff", "proxy: x"),
+            id="a sidecar that does not start",
+        ),
+    ],
+)
+def test_what_becomes_of_a_native_sidecar_is_not_the_runs_end(
+    status: dict[str, Any], expected: tuple[State, str, str]
+) -> None:
+    sight = read_pod(raw_pod(status, SIDECAR))
+
+    assert sight is not None
+    assert (sight.state, sight.reason, sight.message) == expected
+
+
+def test_a_run_is_complete_when_its_own_containers_are() -> None:
+    main, proxy = (ended(name=name, finishedAt=rfc3339(NOON + at)) for name, at in (("main", 9), ("proxy", 30)))
+
+    sight = read_pod(
+        raw_pod({"phase": "Succeeded", "initContainerStatuses": [proxy], "containerStatuses": [main]}, SIDECAR)
+    )
+
+    assert sight is not None
+    assert sight.completed == NOON + 9
 
 
 UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
@@ -142,6 +201,10 @@ def test_a_container_that_crashes_again_and_again_says_so_while_it_runs() -> Non
     assert verdict(status) == (State.RUNNING, "CrashLoopBackOff", "main: back-off 10s")
 
 
+def test_a_pod_whose_node_does_not_answer_may_still_run() -> None:
+    assert verdict({"phase": "Unknown"}) == (State.RUNNING, "", "")
+
+
 DELETION = {"deletionTimestamp": rfc3339(NOON + 60)}
 CUT_SHORT = State.FAILED, "PodDeleted", "The Pod was deleted before its end"
 
@@ -159,6 +222,20 @@ CUT_SHORT = State.FAILED, "PodDeleted", "The Pod was deleted before its end"
             DELETION,
             (State.FAILED, "Evicted", "x"),
             id="evicted, then gone",
+        ),
+        pytest.param(
+            failed(ended(143)) | disrupted("EvictionByEvictionAPI"),
+            False,
+            DELETION,
+            (State.FAILED, "Evicted", "a note"),
+            id="ended by an eviction",
+        ),
+        pytest.param(
+            {"phase": "Running"} | disrupted("DeletionByTaintManager"),
+            True,
+            {},
+            (State.FAILED, "Evicted", "a note"),
+            id="evicted and gone while it ran",
         ),
         pytest.param(failed(ended(3)), True, {}, (State.FAILED, "ExitCode", "Exit code 3"), id="failed, then gone"),
         pytest.param({"phase": "Succeeded"}, True, DELETION, (State.SUCCEEDED, "", ""), id="succeeded, then gone"),
