@@ -53,10 +53,16 @@ def _finish_deletes(api: Cluster) -> None:
                 _set_free(api, kind, dependent, document["metadata"]["uid"])
             _let_go(api, resource, document, "orphan")
         elif "foregroundDeletion" in held_by:
-            for kind, dependent in dependents:
+            blocking = [(kind, d) for kind, d in dependents if _blocks(d, document["metadata"]["uid"])]
+            for kind, dependent in blocking:
                 api.delete(kind, dependent, {})
-            if not _owned_by(api, document["metadata"]["uid"]):
+            if not blocking:
                 _let_go(api, resource, document, "foregroundDeletion")
+
+
+def _blocks(dependent: Document, owner_uid: str) -> bool:
+    """Whether a deletion in the foreground waits for a dependent; others go afterwards, as what has no owner does."""
+    return any(o["uid"] == owner_uid and o.get("blockOwnerDeletion") for o in dependent["metadata"]["ownerReferences"])
 
 
 def _set_free(api: Cluster, resource: Resource, document: Document, owner_uid: str) -> None:

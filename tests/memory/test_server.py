@@ -488,6 +488,21 @@ async def test_the_pods_of_a_job_go_with_it_unless_orphaned(policy: str, left: i
     assert len(objects(api, PODS)) == left
 
 
+@pytest.mark.parametrize("blocks", [True, False])
+@in_virtual_time
+async def test_a_deletion_in_the_foreground_waits_for_those_that_say_so(blocks: bool) -> None:
+    api = MemoryApi()
+    uid = apply_job(api, "job", {"schedule": "* * * * *"})["metadata"]["uid"]
+    owner = {"apiVersion": JOBS.api_version, "kind": "ScheduledJob", "name": "job", "uid": uid}
+    create(api, pod("x", finalizers=["example.com/hold"], ownerReferences=[owner | {"blockOwnerDeletion": blocks}]))
+
+    delete(api, JOBS, "job", propagationPolicy="Foreground")
+    api.collect_garbage()
+
+    assert (read(api, JOBS, "job") is not None) == blocks
+    assert ["deletionTimestamp" in pod["metadata"] for pod in objects(api, PODS)] == [True]
+
+
 @in_virtual_time
 async def test_what_has_another_owner_left_stays() -> None:
     api = MemoryApi()
