@@ -20,6 +20,7 @@ from .virtual import later
 CONTAINERS = [{"name": "main", "image": "busybox:1.36"}]
 TEMPLATE: Document = {"spec": {"containers": CONTAINERS, "restartPolicy": "Never"}}
 NODE = "node-1"
+_TOO_LONG = "Pod was active on the node longer than the specified deadline"
 
 
 def ask(
@@ -160,6 +161,13 @@ def hold_pod(api: MemoryApi, name: str, reason: str, message: str = "", *, names
     return api.settle(PODS, {**pod, "spec": {**pod["spec"], "nodeName": NODE}, "status": status}).document
 
 
+def give_up_pod(api: MemoryApi, name: str, reason: str, message: str, *, namespace: str = "default") -> Document:
+    """A Pod that fails before any container has started: that they wait, and why, stays."""
+    pod = _pod(api, name, namespace)
+    given = {"phase": "Failed", "reason": reason, "message": message}
+    return api.settle(PODS, {**pod, "status": {**pod["status"], **given}}).document
+
+
 def finish_pod(
     api: MemoryApi,
     name: str,
@@ -185,7 +193,7 @@ def finish_pod(
         **pod["status"],
         "phase": phase,
         "startTime": pod["status"].get("startTime", now),
-        "conditions": _conditions(ready=False, at=now),
+        "conditions": [*_conditions(ready=False, at=now), *_marks(pod)],
         "containerStatuses": [_container(c, {"terminated": ended}, ready=False) for c in pod["spec"]["containers"]],
     } | ({"reason": reason, "message": message} if reason and not by_container else {})
     spec = {"nodeName": NODE, **pod["spec"]}
@@ -212,6 +220,21 @@ def lose_node(api: MemoryApi, name: str, *, namespace: str = "default") -> Docum
     return api.settle(PODS, {**pod, "status": {**pod["status"], "conditions": [*others, gone]}}).document
 
 
+def evict(api: MemoryApi, name: str, *, namespace: str = "default") -> None:
+    """The eviction API: it marks the Pod, then deletes it with its grace."""
+    pod = _pod(api, name, namespace)
+    mark = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "EvictionByEvictionAPI",
+        "message": "Eviction API: evicting",
+        "lastTransitionTime": rfc3339(api.clock.wall()),
+    }
+    conditions = [*(pod["status"].get("conditions") or ()), mark]
+    api.settle(PODS, {**pod, "status": {**pod["status"], "conditions": conditions}})
+    delete_pod(api, name, namespace=namespace)
+
+
 def _pod(api: MemoryApi, name: str, namespace: str) -> Document:
     pod = read(api, PODS, name, namespace)
     assert pod is not None, f"no pod {namespace}/{name}"
@@ -226,6 +249,11 @@ def _conditions(*, ready: bool, at: str) -> list[Document]:
         {"type": "Ready", "status": word, "lastTransitionTime": at},
         {"type": "ContainersReady", "status": word, "lastTransitionTime": at},
     ]
+
+
+def _marks(pod: Mapping[str, Any]) -> list[Document]:
+    """The conditions that others than the kubelet have set, which it keeps."""
+    return [c for c in pod["status"].get("conditions") or () if c["type"] == "DisruptionTarget"]
 
 
 def _container(container: Mapping[str, Any], state: Document, *, ready: bool) -> Document:
@@ -258,6 +286,7 @@ class Kubelet:
     start_seconds: float = 0.5
     stop_seconds: float = 1.0  # how long a container needs for SIGTERM, at most its grace
     ends: Callable[[Document], End] = field(default=lambda _: End())
+    missing: tuple[str, ...] = ()  # images that it cannot pull
     down: bool = False  # the node is gone: nothing starts, nothing ends
 
     def __post_init__(self) -> None:
@@ -280,11 +309,15 @@ class Kubelet:
         pod = self._here(meta)
         if pod is None or pod["status"]["phase"] != "Pending" or "deletionTimestamp" in pod["metadata"]:
             return
-        start_pod(self.api, meta["name"], namespace=meta["namespace"])
         end, limit = self.ends(pod), pod["spec"].get("activeDeadlineSeconds")
+        if any(container["image"] in self.missing for container in pod["spec"]["containers"]):
+            hold_pod(self.api, meta["name"], "ImagePullBackOff", "Back-off pulling image", namespace=meta["namespace"])
+            if limit is not None:
+                later(limit, self._give_up, meta)
+            return
+        start_pod(self.api, meta["name"], namespace=meta["namespace"])
         if limit is not None and (end.after_seconds is None or end.after_seconds > limit):
-            message = "Pod was active on the node longer than the specified deadline"
-            end = End(limit, "Failed", 137, message, "DeadlineExceeded")
+            end = End(limit, "Failed", 137, _TOO_LONG, "DeadlineExceeded")
         if end.after_seconds is not None:
             later(end.after_seconds, self._end, meta, end)
 
@@ -300,6 +333,10 @@ class Kubelet:
                 reason=end.reason,
                 namespace=meta["namespace"],
             )
+
+    def _give_up(self, meta: Mapping[str, Any]) -> None:
+        if self._here(meta) is not None:
+            give_up_pod(self.api, meta["name"], "DeadlineExceeded", _TOO_LONG, namespace=meta["namespace"])
 
     def _stop(self, meta: Mapping[str, Any]) -> None:
         pod = self._here(meta)
