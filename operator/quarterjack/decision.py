@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from .attempts import has_record, last_attempts, next_attempt
 from .clock import rfc3339
-from .model import Claim, Entry, Job, Misfire, PodSight, Spec, State, Trigger
+from .model import Claim, Entry, Firings, Job, Misfire, PodSight, Spec, State, Trigger, newest_first
 from .names import firing_of, run_key
 from .plan import Plan, start_delay_ms
 from .windows import LATE_SECONDS, commit_gap
@@ -49,7 +50,7 @@ def is_recorded(job: Job, entries: Mapping[str, Entry], key: str) -> bool:
     """Whether a run must not be launched: it has a record, and not one that says that it is still to be claimed."""
     entry = entries.get(key)
     if entry is None:
-        return firing_of(key) <= job.recorded_until
+        return has_record(job, entries, key, ended=False)
     return entry.state is not State.PENDING or bool(entry.pod_name)
 
 
@@ -57,9 +58,8 @@ def first_unclaimed(
     plan: Plan, *, after: int, until: int, claims: Collection[str], entries: Collection[str]
 ) -> int | None:
     """The first firing in (after, until] that has neither a claim nor a record."""
-    return next(
-        (f for f in plan.between(after, until) if (key := run_key(f)) not in claims and key not in entries), None
-    )
+    known = {firing_of(key) for key in (*claims, *entries)}
+    return next((f for f in plan.between(after, until) if f not in known), None)
 
 
 def takeover_time(claim: Claim) -> int:
@@ -102,7 +102,7 @@ def settle(
     """
     known = {firing_of(key) for key in (*claims, *entries)}
     lines = [
-        pending(claim.firing, claim.trigger)
+        pending(claim.firing, claim.trigger, claim.attempt)
         for key, claim in sorted(claims.items())
         if job.recorded_until < claim.firing <= until and key not in entries
     ]
@@ -178,9 +178,9 @@ def in_time(spec: Spec, firing: int, now: float) -> bool:
     return spec.starting_deadline_seconds is None or now <= firing + spec.starting_deadline_seconds
 
 
-def pending(firing: int, trigger: Trigger) -> Entry:
-    """The line of a firing that is to be claimed, or whose claim has no Pod yet."""
-    return Entry(run_key(firing), firing, State.PENDING, trigger, reason="Starting")
+def pending(firing: int, trigger: Trigger, attempt: int = 1) -> Entry:
+    """The line of a run that is to be claimed, or whose claim has no Pod yet."""
+    return Entry(run_key(firing, attempt), firing, State.PENDING, trigger, attempt, reason="Starting")
 
 
 def _missed_lines(job: Job, missed: Missed, now: int, *, once: bool) -> list[Entry]:
@@ -237,16 +237,11 @@ def sighted(entry: Entry | None, claim: Claim | None, pod: PodSight | None) -> E
         return entry
     if entry is not None and (entry.state is not State.PENDING or entry.pod_name):
         return entry
+    line = pending(claim.firing, entry.trigger if entry is not None else claim.trigger, claim.attempt)
     if claim.outcome is not None:
-        line = entry or pending(claim.firing, claim.trigger)
-        return replace(
-            line,
-            state=claim.outcome.state,
-            reason=claim.outcome.reason,
-            message=claim.outcome.message,
-            completed=claim.created,
-        )
-    line = entry or pending(claim.firing, claim.trigger)
+        outcome = claim.outcome
+        completed = claim.created if outcome.settled is None else outcome.settled
+        return replace(line, state=outcome.state, reason=outcome.reason, message=outcome.message, completed=completed)
     return replace(line, reason="FailedCreate", message=claim.refusal) if claim.refusal else line
 
 
@@ -265,29 +260,54 @@ def _from_pod(entry: Entry | None, pod: PodSight) -> Entry:
     )
 
 
+def is_over(job: Job, entries: Mapping[str, Entry], firings: Firings, run: str) -> bool:
+    """Whether a run has ended for good, as far as is seen: its last attempt has, and none follows.
+
+    `run` is the key of its first attempt. An end that is on record holds, whatever `retry` has been edited to since.
+    """
+    last = last_attempts(line for line in entries.values() if line.run == run).get(run)
+    if last is not None and last.ended:
+        return True
+    key = run if last is None else last.id
+    seen = sighted(last, firings.claims.get(key), firings.pods.get(key))
+    if seen is None:
+        return firing_of(run) <= job.recorded_until
+    return seen.ended and next_attempt(seen, job.spec.retry) is None
+
+
 def prune(entries: Iterable[Entry], spec: Spec, *, watermark: int, now: int) -> list[Entry]:
-    """The lines that are kept, the newest first: all that are not final or above the watermark, else as the limits say."""
-    kept: list[Entry] = []
+    """The lines that are kept, the newest first.
+
+    All runs that are not over or lie above the watermark, else as the limits say; of a run the last attempt, and the earlier ones
+    as far as there is room.
+    """
+    runs: dict[str, list[Entry]] = {}
+    for entry in newest_first(entries):
+        runs.setdefault(entry.run, []).append(entry)
+    needed = {run for run, (last, *_) in runs.items() if not last.ended or last.scheduled > watermark}
+    spare = _HISTORY_MOST - len(needed)
     room = {True: spec.successful_limit, False: spec.failed_limit}
-    newest_first = sorted(entries, key=lambda e: (e.scheduled, e.id), reverse=True)
-    spare = _HISTORY_MOST - sum(1 for e in newest_first if not e.ended or e.scheduled > watermark)
-    for entry in newest_first:
-        if not entry.ended or entry.scheduled > watermark:
-            kept.append(entry)
-            continue
-        good = entry.state is State.SUCCEEDED
-        if min(spare, room[good]) > 0 and (entry.completed or entry.scheduled) + spec.retention_seconds > now:
+    kept: list[list[Entry]] = []
+    for run, lines in runs.items():
+        last, good = lines[0], lines[0].state is State.SUCCEEDED
+        if run not in needed:
+            if min(spare, room[good]) <= 0 or (last.completed or last.scheduled) + spec.retention_seconds <= now:
+                continue
             spare -= 1
             room[good] -= 1
-            kept.append(entry)
-    return kept
+        kept.append(lines)
+    shown: list[Entry] = []
+    for last, *earlier in kept:
+        shown += [last, *earlier[: max(0, spare)]]
+        spare -= len(earlier)
+    return shown
 
 
 def surplus_pods(pods: Iterable[PodSight], limit: int) -> list[PodSight]:
     """The finished Pods beyond the newest `limit` that succeeded and as many that failed."""
     room = {True: limit, False: limit}
     surplus = []
-    for pod in sorted(pods, key=lambda p: p.firing, reverse=True):
+    for pod in sorted(pods, key=lambda p: (p.firing, p.attempt), reverse=True):
         if not pod.ended or pod.deleted:
             continue
         good = pod.state is State.SUCCEEDED

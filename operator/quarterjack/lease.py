@@ -11,7 +11,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from . import names
@@ -133,7 +133,8 @@ class Claims:
 
     async def settle(self, claim: Claim, outcome: Outcome) -> Claim | None:
         """Give a claim its outcome (skipped, or failed without a Pod): final, and no Pod will follow."""
-        return await self._change(claim, {names.OUTCOME: outcome_text(outcome)})
+        settled = replace(outcome, settled=int(self._api.clock.now()))
+        return await self._change(claim, {names.OUTCOME: outcome_text(settled)})
 
     async def refuse(self, claim: Claim, refusal: str) -> Claim | None:
         """Note on the claim why its Pod was refused; it is tried again by a takeover."""

@@ -5,7 +5,7 @@ Instants are whole epoch seconds on the API server's clock. A firing is the pair
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -83,6 +83,24 @@ class Entry:
         """Whether this state is final."""
         return self.state not in LIVE
 
+    @property
+    def run(self) -> str:
+        """What the attempts of one run have in common: the id of the first."""
+        return self.id.removesuffix(f"-{self.attempt}") if self.attempt > 1 else self.id
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How often a failed run is tried again, and how long after: the delay doubles with each attempt, up to the longest."""
+
+    most: int = 0
+    delay_ms: int = 10_000
+    longest_delay_ms: int = 600_000
+
+    def wait_seconds(self, attempt: int) -> int:
+        """From the end of an attempt to the start of the next, rounded up to whole seconds."""
+        return -(-min(self.longest_delay_ms, self.delay_ms << (attempt - 1)) // 1000)
+
 
 @dataclass(frozen=True, slots=True)
 class Spec:
@@ -93,6 +111,7 @@ class Spec:
     suspend: bool = False
     policy: Policy = Policy.FORBID
     misfire: Misfire = Misfire.RUN_ONCE
+    retry: Retry = Retry()
     starting_deadline_seconds: int | None = None
     active_deadline_seconds: int | None = None
     jitter_ms: int = 0
@@ -162,11 +181,12 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The end of a firing that no Pod tells of, as the claim's annotation holds it."""
+    """The end of a run that no Pod tells of, as the claim's annotation holds it."""
 
     state: State
     reason: str
     message: str = ""
+    settled: int | None = None  # when: epoch second
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +215,11 @@ class Claim:
     def key(self) -> str:
         """The run that it claims."""
         return names.key_of(self.name)
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt of its firing that is."""
+        return names.attempt_of(self.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +285,6 @@ def read_entry(raw: Raw) -> Entry:
     )
 
 
-def newest_first(entries: Sequence[Entry]) -> list[Entry]:
-    """By scheduled time, the newest first."""
-    return sorted(entries, key=lambda entry: (entry.scheduled, entry.attempt), reverse=True)
+def newest_first(entries: Iterable[Entry]) -> list[Entry]:
+    """By scheduled time and attempt, the newest first."""
+    return sorted(entries, key=lambda entry: (entry.scheduled, entry.attempt, entry.id), reverse=True)

@@ -53,6 +53,11 @@ def firing_of(key: str) -> int:
     return int(key.partition("-")[0])
 
 
+def attempt_of(key: str) -> int:
+    """Which attempt of its firing a run is."""
+    return int(key.partition("-")[2] or 1)
+
+
 def claim_name(uid: str, key: str) -> str:
     """The Lease by which a run is claimed: also the run's id."""
     return f"{uid.replace('-', '')}-{key}"

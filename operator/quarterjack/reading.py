@@ -7,7 +7,22 @@ import orjson
 from . import names
 from .clock import epoch_of
 from .durations import parse_duration
-from .model import LEASE_SECONDS, LIVE, Claim, Job, Misfire, Outcome, Policy, Raw, Spec, State, Status, Trigger, instant
+from .model import (
+    LEASE_SECONDS,
+    LIVE,
+    Claim,
+    Job,
+    Misfire,
+    Outcome,
+    Policy,
+    Raw,
+    Retry,
+    Spec,
+    State,
+    Status,
+    Trigger,
+    instant,
+)
 from .windows import LAUNCH_SECONDS, REQUEST_SECONDS
 
 
@@ -54,6 +69,7 @@ def read_spec(raw: Raw) -> Spec:
             suspend=bool(raw.get("suspend", False)),
             policy=Policy(raw.get("concurrencyPolicy", Policy.FORBID)),
             misfire=Misfire(raw.get("misfirePolicy", Misfire.RUN_ONCE)),
+            retry=_retry(raw.get("retry") or {}),
             starting_deadline_seconds=raw.get("startingDeadlineSeconds"),
             active_deadline_seconds=raw.get("activeDeadlineSeconds"),
             jitter_ms=_duration_ms(raw.get("jitter")),
@@ -66,6 +82,15 @@ def read_spec(raw: Raw) -> Spec:
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         return Spec(timing={}, template=orjson.dumps(template), invalid=str(error))
+
+
+def _retry(raw: Raw) -> Retry:
+    usual = Retry()
+    return Retry(
+        most=int(raw.get("maxRetries", usual.most)),
+        delay_ms=_duration_ms(raw.get("delay")) or usual.delay_ms,
+        longest_delay_ms=_duration_ms(raw.get("maxDelay")) or usual.longest_delay_ms,
+    )
 
 
 def _duration_ms(text: str | None) -> int:
@@ -140,9 +165,9 @@ def _outcome(text: str | None) -> Outcome | None:
     if not text:
         return None
     raw = orjson.loads(text)
-    return Outcome(State(raw["state"]), str(raw["reason"]), str(raw.get("message", "")))
+    return Outcome(State(raw["state"]), str(raw["reason"]), str(raw.get("message", "")), raw.get("settled"))
 
 
 def outcome_text(outcome: Outcome) -> str:
     """The annotation that `read_claim` reads."""
-    return orjson.dumps({"state": outcome.state, "reason": outcome.reason, "message": outcome.message}).decode()
+    return orjson.dumps(outcome).decode()

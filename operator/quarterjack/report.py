@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from .attempts import concluded, has_record, last_attempts
 from .clock import rfc3339
 from .decision import advance, prune, sighted
-from .model import Entry, Firings, Job, State
-from .names import firing_of, run_key
+from .model import Entry, Firings, Job, State, newest_first
+from .names import run_key
 from .plan import Plan
 
 _ACTIVE_MOST = 100
@@ -43,35 +44,53 @@ def report(job: Job, plan: Plan, firings: Firings, *, now: int, added: Iterable[
     """The status as it should be now, from the one that stands, what is seen of the job's firings, and lines to add."""
     old = job.status.document()
     standing = {entry.id: entry for entry in job.status.entries()}
-    lines = standing | {entry.id: entry for entry in added}
-    for key in firings.claims.keys() | firings.pods.keys():
-        line = lines.get(key)
-        if line is None and firing_of(key) <= job.recorded_until:
-            continue  # it has had its record, and the record its time
-        seen = sighted(line, firings.claims.get(key), firings.pods.get(key))
-        if seen is not None:
-            lines[seen.id] = seen
+    lines = _lines(job, standing | {entry.id: entry for entry in added}, firings)
     settled = max((entry.scheduled for entry in lines.values() if entry.count), default=0)
-    watermark = advance(plan, max(job.recorded_until, settled), now=now, recorded=lambda f: run_key(f) in lines)
+    runs = last_attempts(lines.values())
+    watermark = advance(plan, max(job.recorded_until, settled), now=now, recorded=lambda f: run_key(f) in runs)
     kept = prune(lines.values(), job.spec, watermark=watermark, now=now)
-    status = old | _summary(old, job, plan, list(lines.values()), standing, watermark=watermark)
+    fresh = fresh_ends(standing.values(), runs)
+    status = old | _summary(old, job, plan, lines.values(), runs, fresh=fresh, watermark=watermark)
     status["watermark"] = rfc3339(watermark)
     status["history"] = [entry_document(entry) for entry in kept]
     return {key: value for key, value in status.items() if value is not None}
+
+
+def _lines(job: Job, known: Mapping[str, Entry], firings: Firings) -> dict[str, Entry]:
+    """All lines, by id: the known ones, brought up to what is seen, and those of the attempts that follow on failures."""
+    lines = dict(known)
+    for key in firings.claims.keys() | firings.pods.keys():
+        line = known.get(key)
+        if line is None and has_record(job, known, key, ended=False):
+            continue  # it has had its record, and the record its time
+        seen = sighted(line, firings.claims.get(key), firings.pods.get(key))
+        if seen is None:
+            continue
+        fresh = seen.ended and (line is None or not line.ended)
+        for made in concluded(seen, job.spec.retry) if fresh else [seen]:
+            if made.id == key or made.id not in lines:
+                lines[made.id] = made
+    return lines
+
+
+def fresh_ends(before: Iterable[Entry], after: Mapping[str, Entry]) -> list[Entry]:
+    """The last lines of the runs whose end was not on record before, in the order of their ends."""
+    known = last_attempts(before)
+    fresh = [line for run, line in after.items() if line.ended and not (run in known and known[run].ended)]
+    return sorted(fresh, key=lambda line: (line.completed or line.scheduled, line.scheduled))
 
 
 def _summary(
     old: Mapping[str, Any],
     job: Job,
     plan: Plan,
-    lines: Sequence[Entry],
-    standing: Mapping[str, Entry],
+    lines: Iterable[Entry],
+    runs: Mapping[str, Entry],
     *,
+    fresh: Sequence[Entry],
     watermark: int,
 ) -> dict[str, Any]:
-    active = sorted((e for e in lines if not e.ended and e.pod_name), key=lambda e: e.scheduled, reverse=True)
-    ended = sorted((e for e in lines if e.ended), key=lambda e: (e.completed or e.scheduled, e.scheduled))
-    fresh = [e for e in ended if e.id not in standing or not standing[e.id].ended]
+    active = newest_first(line for line in runs.values() if is_active(line))
     run = [e.scheduled for e in lines if e.state not in _NOT_RUN and e.pod_name]
     summary: dict[str, Any] = {
         "active": [_active(e) for e in active[:_ACTIVE_MOST]],
@@ -88,11 +107,16 @@ def _summary(
         "consecutiveFailures": _consecutive(old.get("consecutiveFailures", 0), fresh),
         "lastResult": fresh[-1].state.value if fresh else old.get("lastResult"),
     }
-    started = [e.started for e in lines if e.started]
+    started = [e.started for e in lines if e.started and e.pod_name]
     if started and "firstRunTime" not in old:
         summary["firstRunTime"] = rfc3339(min(started))
     summary["health"] = "Suspended" if job.spec.suspend else "Unknown"
     return summary
+
+
+def is_active(line: Entry) -> bool:
+    """Whether a run is under way, by its last line: it has a Pod, or had one and waits for its next attempt."""
+    return not line.ended and (bool(line.pod_name) or line.attempt > 1)
 
 
 def _active(entry: Entry) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from . import names
+from .attempts import has_record
 from .errors import QuarterjackError
 from .model import Claim, Entry, Firings, Job, PodSight
 from .pod import read_pod
@@ -87,12 +88,7 @@ class Store:
     def recorded(self, uid: str, key: str, *, ended: bool) -> bool:
         """Whether a run has its record (and, with `ended`, its final one)."""
         job = self.jobs.get(uid)
-        if job is None:
-            return False
-        entry = self.entries(uid).get(key)
-        if entry is None:
-            return names.firing_of(key) <= job.recorded_until
-        return entry.ended or not ended
+        return job is not None and has_record(job, self.entries(uid), key, ended=ended)
 
     def put_claim(self, claim: Claim) -> None:
         """Take a claim that an answer or an event showed."""

@@ -42,10 +42,11 @@ def a_job(*, spec: Spec | None = None, status: Status | None = None, **fields: A
     return Job(**usual | times | fields, spec=spec or a_spec(), status=status or a_status())
 
 
-def a_claim(firing: int, **fields: Any) -> Claim:
+def a_claim(firing: int, attempt: int = 1, **fields: Any) -> Claim:
+    key = names.run_key(firing, attempt)
     usual: dict[str, Any] = {
-        "name": names.claim_name(UID, names.run_key(firing)),
-        "uid": f"lease-{firing}",
+        "name": names.claim_name(UID, key),
+        "uid": f"lease-{key}",
         "revision": 8,
         "created": firing,
         "job_uid": UID,
@@ -62,13 +63,15 @@ def a_claim(firing: int, **fields: Any) -> Claim:
 
 
 def a_pod(firing: int, state: State = State.RUNNING, **fields: Any) -> PodSight:
-    usual: dict[str, Any] = {"name": f"report-{firing}", "namespace": "default", "uid": f"pod-{firing}", "job_uid": UID}
+    key = names.run_key(firing, fields.get("attempt", 1))
+    usual: dict[str, Any] = {"name": f"report-{key}", "namespace": "default", "uid": f"pod-{key}", "job_uid": UID}
     return PodSight(**usual | {"firing": firing, "state": state, "created": firing} | fields)
 
 
 def a_run(firing: int, state: State = State.SUCCEEDED, **fields: Any) -> Entry:
-    """The history line of a run."""
-    usual: dict[str, Any] = {"id": str(firing), "scheduled": firing, "state": state, "pod_name": f"report-{firing}"}
+    """The history line of a run, or of one of its attempts."""
+    key = names.run_key(firing, fields.get("attempt", 1))
+    usual: dict[str, Any] = {"id": key, "scheduled": firing, "state": state, "pod_name": f"report-{key}"}
     return Entry(**usual | fields)
 
 

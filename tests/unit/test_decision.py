@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from quarterjack.attempts import last_attempts, next_attempt
+from quarterjack.clock import rfc3339
 from quarterjack.decision import (
     RUNS_MOST,
     Missed,
@@ -16,6 +18,7 @@ from quarterjack.decision import (
     advance,
     first_unclaimed,
     in_time,
+    is_over,
     is_recorded,
     may_fire,
     pending,
@@ -27,7 +30,7 @@ from quarterjack.decision import (
     takeover_time,
     untold,
 )
-from quarterjack.model import Claim, Entry, Job, Misfire, Outcome, State, Status, Trigger
+from quarterjack.model import Claim, Entry, Firings, Job, Misfire, Outcome, PodSight, Retry, State, Status, Trigger
 from quarterjack.names import run_key
 from quarterjack.plan import Plan, plan_of
 from quarterjack.windows import LATE_SECONDS
@@ -409,6 +412,7 @@ def test_the_watermark_never_passes_a_firing_without_a_record(plan: Plan, absent
     assert reached == max([f for f in firings if f < first and f <= CREATED + span], default=CREATED)
 
 
+ENDS = [State.SUCCEEDED, State.FAILED, State.SKIPPED, State.STALE]
 LINES = st.builds(
     a_run,
     st.integers(NOON - 40 * 86400, NOON + 300),
@@ -447,6 +451,50 @@ def test_pruning_keeps_the_newest_and_drops_what_is_older_than_the_retention() -
     assert prune([old], replace(spec, retention_seconds=86400), watermark=NOON, now=NOON) == []
 
 
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 60), st.integers(1, 11), st.sampled_from([State.RUNNING, *ENDS])),
+        unique_by=lambda run: run[0],
+    ),
+    st.integers(0, 60),
+    st.integers(0, 30),
+)
+def test_pruning_keeps_the_last_attempt_of_a_run_longest_and_counts_runs(
+    runs: list[tuple[int, int, State]], recorded: int, limit: int
+) -> None:
+    history = [
+        a_run(NOON + firing, State.FAILED if attempt < last else state, attempt=attempt)
+        for firing, last, state in runs
+        for attempt in range(1, last + 1)
+    ]
+    spec = a_spec(successful_limit=limit, failed_limit=limit)
+
+    kept = prune(history, spec, watermark=NOON + recorded, now=NOON)
+
+    shown = last_attempts(kept)
+    over = [e for e in shown.values() if e.ended and e.scheduled <= NOON + recorded]
+    needed = {str(NOON + firing) for firing, _, state in runs if state is State.RUNNING or firing > recorded}
+    assert needed <= shown.keys()
+    assert sum(e.state is State.SUCCEEDED for e in over) <= limit
+    assert sum(e.state is not State.SUCCEEDED for e in over) <= limit
+    assert all(
+        shown[run].attempt == last for run, last in {str(NOON + f): a for f, a, _ in runs}.items() if run in shown
+    )
+    assert len(kept) <= 200
+
+
+def test_a_run_and_its_attempts_are_kept_and_dropped_as_one() -> None:
+    first, second = a_run(NOON, State.FAILED), a_run(NOON, attempt=2)
+    later = a_run(NOON + 60)
+
+    assert prune([first, second, later], a_spec(successful_limit=2), watermark=NOON + 60, now=NOON) == [
+        later,
+        second,
+        first,
+    ]
+    assert prune([first, second, later], a_spec(successful_limit=1), watermark=NOON + 60, now=NOON) == [later]
+
+
 FAILED, STALE = a_run(NOON, State.FAILED), a_run(NOON, State.STALE)
 PLAIN = pending(NOON, Trigger.SCHEDULE)
 SKIPPED = a_claim(NOON, outcome=Outcome(State.SKIPPED, "ConcurrencyPolicy", "a run is alive"))
@@ -475,6 +523,68 @@ def test_a_line_is_read_from_what_stands_and_what_is_seen(
 
     assert line is not None
     assert (line.state, line.reason, line.id, line.scheduled) == (state, reason, str(NOON), NOON)
+
+
+def test_a_refused_attempt_ends_when_its_claim_was_settled() -> None:
+    outcome = Outcome(State.FAILED, "FailedCreate", "quota", settled=NOON + 900)
+
+    line = sighted(None, a_claim(NOON, outcome=outcome), None)
+
+    assert line is not None
+    assert line.completed == NOON + 900
+
+
+def test_a_claim_ends_the_back_off_of_its_attempt() -> None:
+    waiting = next_attempt(a_run(NOON, State.FAILED, trigger=Trigger.CATCH_UP), Retry(most=1))
+
+    line = sighted(waiting, a_claim(NOON, 2), None)
+
+    assert line == pending(NOON, Trigger.CATCH_UP, 2)
+
+
+def over(*lines: Entry, claims: tuple[Claim, ...] = (), pods: tuple[PodSight, ...] = (), most: int = 2) -> bool:
+    firings = Firings({claim.key: claim for claim in claims}, {pod.key: pod for pod in pods})
+    job = a_job(spec=a_spec(retry=Retry(most=most)))
+    return is_over(job, {line.id: line for line in lines}, firings, run_key(NOON))
+
+
+FAILED_POD, SECOND_FAILED = a_pod(NOON, State.FAILED), a_run(NOON, State.FAILED, attempt=2)
+WAITING = pending(NOON, Trigger.SCHEDULE, 3)
+
+
+@pytest.mark.parametrize(
+    ("lines", "seen", "most", "ends"),
+    [
+        pytest.param([], {"pods": (a_pod(NOON),)}, 2, False, id="its Pod runs"),
+        pytest.param([], {"pods": (a_pod(NOON, State.SUCCEEDED),)}, 2, True, id="its Pod ended well"),
+        pytest.param([], {"pods": (FAILED_POD,)}, 2, False, id="its Pod failed, and is tried again"),
+        pytest.param([], {"pods": (FAILED_POD,)}, 0, True, id="its Pod failed, and is not tried again"),
+        pytest.param([a_run(NOON, State.RUNNING)], {"pods": (FAILED_POD,)}, 2, False, id="a failure not yet on record"),
+        pytest.param([a_run(NOON, State.FAILED)], {}, 2, True, id="a failure on record, with no attempt after it"),
+        pytest.param([a_run(NOON, State.FAILED), SECOND_FAILED, WAITING], {}, 2, False, id="it waits for an attempt"),
+        pytest.param([a_run(NOON, State.FAILED), SECOND_FAILED, WAITING], {}, 0, False, id="though retry was edited"),
+        pytest.param(
+            [WAITING], {"pods": (a_pod(NOON, State.FAILED, attempt=3),)}, 2, True, id="the last attempt failed"
+        ),
+        pytest.param(
+            [WAITING], {"pods": (a_pod(NOON, State.RUNNING, attempt=3),)}, 2, False, id="the last attempt runs"
+        ),
+        pytest.param([], {"claims": (a_claim(NOON),)}, 2, False, id="a claim without a Pod"),
+        pytest.param([], {"claims": (SKIPPED,)}, 2, True, id="skipped"),
+        pytest.param([a_run(NOON, State.STALE)], {}, 2, True, id="stale"),
+        pytest.param([], {}, 2, False, id="nothing is known of it, above the watermark"),
+    ],
+)
+def test_a_run_is_over_when_its_last_attempt_is_and_none_follows(
+    lines: list[Entry], seen: dict[str, Any], most: int, ends: bool
+) -> None:
+    assert over(*lines, **seen, most=most) is ends
+
+
+def test_a_run_below_the_watermark_of_which_nothing_is_left_is_over() -> None:
+    job = a_job(status=a_status(watermark=rfc3339(NOON)))
+
+    assert is_over(job, {}, Firings(), run_key(NOON))
 
 
 def test_nothing_is_seen_of_a_firing_of_which_nothing_is_known() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from quarterjack.clock import rfc3339
 from quarterjack.decision import pending
-from quarterjack.model import Claim, Entry, Firings, Job, Outcome, PodSight, State, Trigger
+from quarterjack.model import Claim, Entry, Firings, Job, Outcome, PodSight, Retry, State, Trigger
 from quarterjack.plan import plan_of
 from quarterjack.reading import read_status
 from quarterjack.report import (
@@ -132,6 +133,61 @@ def test_a_success_ends_the_row_of_failures() -> None:
 
     assert (status["consecutiveFailures"], status["lastResult"]) == (0, "Succeeded")
     assert (status["lastSuccessfulTime"], status["firstRunTime"]) == (rfc3339(TWO + 5), rfc3339(ONE + 1))
+
+
+def retried(most: int = 1, *history: Entry, **status: Any) -> Job:
+    return replace(a_job_with(*history, **status), spec=a_spec(retry=Retry(most=most, delay_ms=60_000)))
+
+
+def test_a_failure_that_is_tried_again_is_recorded_together_with_the_attempt_that_follows() -> None:
+    status = reported(retried(), claims=(a_claim(ONE),), pods=(done(ONE, State.FAILED, reason="Evicted"),))
+
+    waiting, failed = status["history"]
+    assert (failed["id"], failed["state"], failed["reason"]) == (str(ONE), "Failed", "Evicted")
+    assert (waiting["id"], waiting["state"], waiting["reason"]) == (f"{ONE}-2", "Pending", "BackOff")
+    assert waiting["startTime"] == rfc3339(ONE + 65)
+
+
+def test_a_failed_attempt_is_not_a_failed_run() -> None:
+    status = reported(retried(consecutiveFailures=3, lastResult="Succeeded"), pods=(done(ONE, State.FAILED),))
+
+    assert (status["consecutiveFailures"], status["lastResult"], status["activeCount"]) == (3, "Succeeded", 1)
+    assert [line["id"] for line in status["active"]] == [f"{ONE}-2"]
+    assert "lastFailureTime" not in status
+    assert status["firstRunTime"] == rfc3339(ONE + 1)
+
+
+@pytest.mark.parametrize(
+    ("end", "failures", "result"),
+    [
+        pytest.param(State.SUCCEEDED, 0, "Succeeded", id="that ends well"),
+        pytest.param(State.FAILED, 4, "Failed", id="that fails for good"),
+    ],
+)
+def test_a_run_is_summed_up_once_by_its_last_attempt(end: State, failures: int, result: str) -> None:
+    first = reported(retried(consecutiveFailures=3), pods=(done(ONE, State.FAILED),))
+    job = replace(retried(), status=read_status(first))
+
+    last = reported(job, pods=(done(ONE, State.FAILED), done(ONE, end, attempt=2)))
+
+    assert (last["consecutiveFailures"], last["lastResult"], last["activeCount"]) == (failures, result, 0)
+    assert [line["attempt"] for line in last["history"]] == [2, 1]
+    again = reported(replace(job, status=read_status(last)), pods=(done(ONE, State.FAILED), done(ONE, end, attempt=2)))
+    assert again == last
+
+
+def test_a_failure_on_record_is_not_tried_again_when_retries_are_added_later() -> None:
+    job = retried(5, a_run(ONE, State.FAILED), watermark=rfc3339(ONE))
+
+    status = reported(job, claims=(a_claim(ONE),), pods=(done(ONE, State.FAILED),))
+
+    assert states(status) == {str(ONE): "Failed"}
+
+
+def test_a_stale_run_that_fails_late_is_not_tried_again() -> None:
+    job = retried(5, a_run(ONE, State.STALE), watermark=rfc3339(ONE))
+
+    assert states(reported(job, pods=(done(ONE, State.FAILED),))) == {str(ONE): "Failed"}
 
 
 def test_a_skip_is_neither_a_run_nor_a_failure() -> None:
