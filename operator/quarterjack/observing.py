@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from .clock import rfc3339
 from .model import Entry, Firings, Job
 from .plan import Plan, ScheduleError, plan_from_line, plan_of
-from .report import condition, next_time, report, schedule_state, with_conditions
+from .report import bounded, condition, next_time, report, schedule_state, with_conditions
 from .text import safe
 
 NO_FIRINGS = "NoFutureFiring"
@@ -114,7 +114,7 @@ def observed_status(
     status["state"] = schedule_state(job, seen.plan, watermark=watermark)
     status["nextScheduleTime"] = next_time(job, seen.plan, watermark=watermark)
     status["conditions"] = with_conditions(old, _conditions(job, old, seen, now=now, state=status["state"]))
-    return {key: value for key, value in status.items() if value is not None}
+    return bounded({key: value for key, value in status.items() if value is not None})
 
 
 def _conditions(job: Job, old: Mapping[str, Any], seen: Observation, *, now: int, state: str) -> list[dict[str, Any]]:

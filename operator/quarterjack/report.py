@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import orjson
+
 from .attempts import concluded, has_record, last_attempts
 from .clock import rfc3339
 from .decision import advance, prune, sighted
-from .model import Entry, Firings, Job, State, newest_first
+from .model import LIVE, Entry, Firings, Job, State, newest_first
 from .names import run_key
 from .plan import Plan
+from .text import shortened
 
+SIZE_MOST = 100_000
 _ACTIVE_MOST = 100
+_REASON_MOST = 128  # as the CRD has it
+_CONDITION_MOST = 1000
+_FINAL_LEAST = 10  # so many ends are kept as long as messages can be cut instead
+_SHORTER = (250, 100, 40, 1)
 _ACTIVE_FIELDS = ("id", "scheduledTime", "trigger", "attempt", "state", "startTime", "podName")
 _FAILURES = frozenset({State.FAILED, State.STALE, State.DEAD_LETTERED})
 _NOT_RUN = frozenset({State.SKIPPED, State.MISSED})
@@ -28,7 +36,7 @@ def entry_document(entry: Entry) -> dict[str, Any]:
         "state": entry.state.value,
     }
     optional = {
-        "reason": entry.reason,
+        "reason": shortened(entry.reason, _REASON_MOST),
         "message": entry.message,
         "startTime": rfc3339(entry.started) if entry.started is not None else "",
         "completionTime": rfc3339(entry.completed) if entry.completed is not None else "",
@@ -53,7 +61,7 @@ def report(job: Job, plan: Plan, firings: Firings, *, now: int, added: Iterable[
     status = old | _summary(old, job, plan, lines.values(), runs, fresh=fresh, watermark=watermark)
     status["watermark"] = rfc3339(watermark)
     status["history"] = [entry_document(entry) for entry in kept]
-    return {key: value for key, value in status.items() if value is not None}
+    return bounded({key: value for key, value in status.items() if value is not None})
 
 
 def _lines(job: Job, known: Mapping[str, Entry], firings: Firings) -> dict[str, Entry]:
@@ -151,6 +159,54 @@ def _consecutive(known: int, fresh: Sequence[Entry]) -> int:
     return known
 
 
+def bounded(status: dict[str, Any]) -> dict[str, Any]:
+    """The status within 100 KB: without the oldest of its final lines, and with shorter messages where that is not enough.
+
+    What is under way, and what is above the watermark, keeps its line: nothing else says of it that it was. Of a run the earlier
+    attempts go before the last.
+    """
+    over = size_of(status) - SIZE_MOST
+    if over <= 0:
+        return status
+    lines, over = _without_oldest(status, over, keep=_FINAL_LEAST)
+    for limit in _SHORTER:
+        if over <= 0:
+            break
+        before = size_of(lines)
+        lines = [_with_message_of(line, limit) for line in lines]
+        over += size_of(lines) - before
+    shorter = status | {"history": lines}
+    lines, over = _without_oldest(shorter, over, keep=0)
+    return shorter | {"history": lines} | ({"active": []} if over > 0 else {})
+
+
+def size_of(document: object) -> int:
+    """Bytes of a document's JSON, as the API server writes it: <, > and & become escapes of six characters."""
+    text = orjson.dumps(document)
+    return len(text) + 5 * sum(text.count(character) for character in (b"<", b">", b"&"))
+
+
+def _without_oldest(status: Mapping[str, Any], over: int, *, keep: int) -> tuple[list[dict[str, Any]], int]:
+    """The history without as many of its oldest final lines as are too much, and what is still too much then."""
+    lines: list[dict[str, Any]] = list(status["history"])
+    final = [line for line in lines if _is_settled(line, status["watermark"])]
+    gone = set()
+    while over > 0 and len(final) > keep:
+        oldest = final.pop()
+        gone.add(oldest["id"])
+        over -= size_of(oldest) + 1
+    return [line for line in lines if line["id"] not in gone], over
+
+
+def _is_settled(line: Mapping[str, Any], watermark: str) -> bool:
+    return line["state"] not in LIVE and line.get("lastScheduledTime", line["scheduledTime"]) <= watermark
+
+
+def _with_message_of(line: Mapping[str, Any], limit: int) -> dict[str, Any]:
+    """The line with its message cut. It is cut once and for all: the line of an end stays as it is."""
+    return {**line, "message": shortened(line["message"], limit)} if line.get("message") else {**line}
+
+
 def condition(
     old: Mapping[str, Any], kind: str, status: str, reason: str, message: str, *, generation: int, now: int
 ) -> dict[str, Any]:
@@ -161,7 +217,7 @@ def condition(
         "type": kind,
         "status": status,
         "reason": reason,
-        "message": message,
+        "message": shortened(message, _CONDITION_MOST),
         "observedGeneration": generation,
         "lastTransitionTime": known.get("lastTransitionTime", rfc3339(now)) if same else rfc3339(now),
     }

@@ -45,7 +45,12 @@ def safe(text: str, limit: int = LIMIT) -> str:
     most = 16 * limit
     part = text if len(text) <= most else _CUT_USER.sub("://", text[:most])
     line = escaped(masked(part.strip()))
-    return line if len(line) <= limit else line[: limit - 1] + "…"
+    return shortened(line, limit)
+
+
+def shortened(text: str, limit: int) -> str:
+    """The text, cut where it is longer than `limit` characters."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def first_line(text: str) -> str:

@@ -20,6 +20,7 @@ from quarterjack.observing import (
     shown_schedule,
 )
 from quarterjack.reading import read_status
+from quarterjack.zones import names as zones_known
 from tests.unit.given import CREATED, NOON, a_job, a_spec, a_status
 
 DAILY = "0 0 * * *"
@@ -191,3 +192,13 @@ def test_a_suspended_job_has_no_next_firing() -> None:
 
     assert (status["state"], status["health"]) == ("Suspended", "Suspended")
     assert "nextScheduleTime" not in status
+
+
+def test_a_schedule_of_very_many_zones_makes_no_condition_that_the_schema_would_refuse() -> None:
+    zones = sorted(zones_known())[:400]
+    job = a_job(spec=a_spec(timing={"schedule": DAILY, "timeZones": zones}))
+
+    status = status_of(job)
+
+    assert len(status["observedSchedule"]) > 4096
+    assert max(len(condition["message"]) for condition in status["conditions"]) <= 1000

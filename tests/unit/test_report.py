@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quarterjack.clock import rfc3339
@@ -15,14 +15,17 @@ from quarterjack.model import Claim, Entry, Firings, Job, Outcome, PodSight, Ret
 from quarterjack.plan import plan_of
 from quarterjack.reading import read_status
 from quarterjack.report import (
+    SIZE_MOST,
     condition,
     entry_document,
     merge_patch,
     next_time,
     report,
     schedule_state,
+    size_of,
     with_conditions,
 )
+from quarterjack.text import LIMIT
 from tests.unit.given import CREATED, NOON, a_claim, a_job, a_pod, a_run, a_spec, a_status
 
 MINUTE = 60
@@ -277,6 +280,79 @@ def test_conditions_of_others_stay_and_ours_keep_their_place() -> None:
     merged = with_conditions(old, [{"type": "A", "status": "False"}, {"type": "C", "status": "True"}])
 
     assert [(c["type"], c["status"]) for c in merged] == [("A", "False"), ("B", "True"), ("C", "True")]
+
+
+def test_a_reason_that_the_schema_would_refuse_is_cut() -> None:
+    assert len(entry_document(Entry("1", ONE, State.FAILED, reason="R" * 200))["reason"]) == 128
+
+
+# The size of a status
+
+# Lengths in bytes differ: three bytes, and six where the server escapes.
+MESSAGES = st.builds(str.__mul__, st.sampled_from('aé€😀<&"\\'), st.sampled_from([0, 60, 300, LIMIT]))
+WIDE = a_spec(successful_limit=100, failed_limit=100)
+
+
+def chatty(firing: int, state: State, message: str) -> PodSight:
+    return done(firing, state, message=message, reason="DeadlineExceeded", name="n" * 52 + f"-{firing}")
+
+
+FEW = settings(max_examples=25)  # each is a history of a hundred lines and more
+
+
+@FEW
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([State.RUNNING, State.SUCCEEDED, State.FAILED]), MESSAGES), min_size=90, max_size=200
+    ),
+    st.sampled_from([0, 30, 250]),
+)
+def test_a_status_is_never_over_its_size_and_keeps_what_is_under_way_or_above_the_watermark(
+    runs: list[tuple[State, str]], gap_after: int
+) -> None:
+    firings = [CREATED + MINUTE * (n + (n >= gap_after)) for n in range(1, len(runs) + 1)]
+    pods = tuple(chatty(firing, *run) for firing, run in zip(firings, runs, strict=True))
+
+    status = reported(a_job(spec=WIDE), pods=pods, now=CREATED + 300 * MINUTE)
+
+    assert size_of(status) <= SIZE_MOST
+    must_stay = {pod.key for pod in pods if not pod.ended or rfc3339(pod.firing) > status["watermark"]}
+    assert must_stay <= states(status).keys()
+    assert status["activeCount"] == sum(not pod.ended for pod in pods)
+
+
+def test_the_oldest_ends_go_first_where_a_status_grows_too_large() -> None:
+    pods = tuple(chatty(CREATED + n * MINUTE, State.FAILED, "€" * LIMIT) for n in range(1, 101))
+
+    status = reported(a_job(spec=WIDE), pods=pods)
+
+    kept = [int(line["id"]) for line in status["history"]]
+    assert 50 < len(kept) < 70
+    assert kept == sorted((pod.firing for pod in pods), reverse=True)[: len(kept)]
+    assert {line["message"] for line in status["history"]} == {"€" * LIMIT}
+
+
+def test_messages_are_cut_where_runs_under_way_leave_no_room_for_them() -> None:
+    waiting = tuple(chatty(CREATED + n * MINUTE, State.PENDING, "€" * LIMIT) for n in range(1, 91))
+    ended = tuple(chatty(CREATED + n * MINUTE, State.FAILED, "Exit code 1") for n in range(91, 106))
+
+    status = reported(a_job(spec=WIDE), pods=waiting + ended)
+
+    assert len(status["history"]) == 100
+    assert all(line["message"].endswith("…") for line in status["history"] if line["state"] == "Pending")
+    assert {line["message"] for line in status["history"] if line["state"] == "Failed"} == {"Exit code 1"}
+
+
+@FEW
+@given(st.lists(st.tuples(st.sampled_from([State.RUNNING, State.FAILED]), MESSAGES), min_size=100, max_size=200))
+def test_a_status_that_was_cut_to_size_settles(runs: list[tuple[State, str]]) -> None:
+    pods = tuple(chatty(CREATED + MINUTE * n, *run) for n, run in enumerate(runs, start=1))
+    status, now = reported(a_job(spec=WIDE), pods=pods, now=CREATED + 300 * MINUTE), CREATED + 300 * MINUTE
+
+    for _ in range(4):
+        status = reported(a_job(spec=WIDE, status=read_status(status)), pods=pods, now=now)
+
+    assert reported(a_job(spec=WIDE, status=read_status(status)), pods=pods, now=now) == status
 
 
 DOCUMENTS = st.dictionaries(st.sampled_from("abcd"), st.integers(0, 3))
