@@ -84,8 +84,7 @@ class Janitor:
                 if self._store.recorded(uid, key, ended=True):
                     seen[uid, key] = self._ended_since.get((uid, key), now)
         self._ended_since = seen
-        known = {uid for uid in self._store.firings if uid not in self._store.jobs}
-        known |= {uid for uid in self._store.run_leases if uid not in self._store.jobs}
+        known = {uid for uid in self._store.with_remains() if uid not in self._store.jobs}
         self._gone_since = {uid: self._gone_since.get(uid, now) for uid in known}
 
     def _kept(self, uid: str, key: str) -> bool:
@@ -167,7 +166,10 @@ class Janitor:
         """Leases of jobs that are gone (by quorum reads, and old enough that no replica can act on them), and of gone replicas."""
         now = asyncio.get_running_loop().time()
         for uid, since in list(self._gone_since.items()):
-            if now >= since + _ORPHAN_SECONDS and self._is_ours(uid):
+            if now < since + _ORPHAN_SECONDS:
+                continue
+            self._store.forget_gone_pods(uid)
+            if self._is_ours(uid):
                 await self._reap_orphans(uid)
         if self._is_ours("members"):
             await self._reap_members()

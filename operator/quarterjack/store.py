@@ -135,6 +135,18 @@ class Store:
         for tell in self.on_pod:
             tell(uid)
 
+    def with_remains(self) -> set[str]:
+        """The jobs of which there are Leases, or Pods that are gone; of orphaned Pods, which may stay, nothing is to be done."""
+        seen = {uid for uid, f in self.firings.items() if f.claims or any(pod.deleted for pod in f.pods.values())}
+        return seen | self.run_leases.keys()
+
+    def forget_gone_pods(self, uid: str) -> None:
+        """Forget the Pods that are gone of a job that is gone, for which no record will ever be written."""
+        firings = self.firings.get(uid)
+        if firings is not None and uid not in self.jobs:
+            firings.pods = {key: pod for key, pod in firings.pods.items() if not pod.deleted}
+            self._tidy(uid)
+
     def sign_of(self, member: str) -> None:
         """A sign of life from a replica."""
         known = self.members.get(member)

@@ -6,9 +6,22 @@ from typing import Any
 
 import pytest
 
-from .actors import CONTAINERS, End, ask, delete, delete_pod, edit_spec, evict, objects, read, succeed
+from .actors import (
+    CONTAINERS,
+    End,
+    apply_job,
+    ask,
+    delete,
+    delete_namespace,
+    delete_pod,
+    edit_spec,
+    evict,
+    objects,
+    read,
+    succeed,
+)
 from .engine import Scene, firing_lines, play, states
-from .resources import EVENTS, JOBS, LEASES, PODS, Resource
+from .resources import EVENTS, JOBS, LEASES, NAMESPACES, PODS, Resource
 from .statuses import Document, Refused, forbidden
 from .virtual import START
 
@@ -171,6 +184,21 @@ def test_ends_on_record_stay_whatever_becomes_of_their_pods(away: bool) -> None:
     play(scenario, start=BEGIN)
 
 
+def test_a_run_that_goes_on_while_no_replica_runs_is_adopted_and_its_end_recorded_once() -> None:
+    async def scenario() -> None:
+        scene = await scene_of(end=End(after_seconds=40, message="done"), schedule=ONCE_A_DAY)
+        await all_replaced(scene, since=DUE + 5, until=DUE + 20)
+        await scene.at(DUE + 30)
+        assert verdict(scene)[0] == "Running"
+        await scene.at(DUE + 60)
+        assert (*verdict(scene), line(scene)["message"]) == ("Succeeded", "", "done")
+        assert states(scene.status()) == ["Succeeded"]
+        assert len(scene.api.ledger.pods) == 1
+        scene.witness.check(calm_seconds=10)
+
+    play(scenario, start=BEGIN)
+
+
 # Whatever the end, within the limits
 
 
@@ -288,6 +316,10 @@ def test_a_deleted_job_is_gone_at_once_and_nothing_of_it_fires_or_stays(policy: 
         left = [lease["metadata"]["name"] for lease in objects(scene.api, LEASES)]
         assert [name for name in left if not name.startswith("member-")] == []
         assert len(pods(scene)) == (1 if policy == "Orphan" else 0)
+        assert [operator.running.store.with_remains() for operator in scene.operators.values()] in (
+            [set()],
+            [set()] * 2,
+        )
 
     play(scenario, start=BEGIN)
 
@@ -301,5 +333,32 @@ def test_a_job_deleted_while_jitter_delays_its_firing_does_not_start_it() -> Non
         delete(scene.api, JOBS, "job")
         await scene.at(DUE + 100)
         assert scene.api.ledger.pods == []
+
+    play(scenario, start=BEGIN)
+
+
+def test_a_namespace_goes_with_all_its_jobs_in_the_midst_of_their_firings() -> None:
+    async def scenario() -> None:
+        scene = Scene(ends=End(after_seconds=20))
+        for number in range(20):
+            apply_job(
+                scene.api, f"job-{number}", {"schedule": "* * * * * *", "concurrencyPolicy": "Allow"}, namespace="old"
+            )
+        scene.start("a", "b")
+        await scene.at(DUE)
+        warned = len(objects(scene.api, EVENTS))
+        delete_namespace(scene.api, "old")
+        going = len(scene.api.ledger.pods)
+        for second in range(40):
+            await scene.at(DUE + second)
+            if read(scene.api, NAMESPACES, "old") is not None:
+                delete_namespace(scene.api, "old")
+        assert read(scene.api, NAMESPACES, "old") is None
+        await scene.at(DUE + 1200)
+        assert len(scene.api.ledger.pods) == going
+        assert len(objects(scene.api, EVENTS)) == warned
+        left = [lease["metadata"]["name"] for lease in objects(scene.api, LEASES)]
+        assert [name for name in left if not name.startswith("member-")] == []
+        assert all(not operator.running.store.firings for operator in scene.operators.values())
 
     play(scenario, start=BEGIN)
