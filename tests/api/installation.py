@@ -13,6 +13,7 @@ from typing import Any
 from tests.cluster import Cluster
 from tests.crds.kubectl import Kubectl
 from tests.fleet import Fleet
+from tests.fleet.preloaded import Preloaded
 
 JOBS = "/apis/quarterjack.dev/v1alpha1/namespaces/{}/scheduledjobs"
 Document = dict[str, Any]
@@ -46,10 +47,10 @@ class Installation:
     own_namespace: str
     log_dir: Path
 
-    def fleet(self, *, replicas: int = 3) -> Fleet:
+    def fleet(self, *, replicas: int = 3, preloaded: Preloaded | None = None) -> Fleet:
         """Replicas that serve the one namespace."""
         flags = ("--namespace", self.own_namespace, "--watch-namespace", self.namespace)
-        return Fleet(self.cluster.kubeconfig, self.log_dir, replicas=replicas, flags=flags)
+        return Fleet(self.cluster.kubeconfig, self.log_dir, replicas=replicas, flags=flags, preloaded=preloaded)
 
     @property
     def kubectl(self) -> Kubectl:

@@ -13,6 +13,8 @@ import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.fleet.preloaded import Forked, Preloaded
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -35,7 +37,8 @@ class ReplicaProcess:
     module: str = "quarterjack"
     environment: dict[str, str] = field(default_factory=dict)
     port: int = field(default_factory=free_port)
-    process: subprocess.Popen[bytes] | None = None
+    preloaded: Preloaded | None = None
+    process: subprocess.Popen[bytes] | Forked | None = None
     starts: int = 0
 
     @property
@@ -46,13 +49,15 @@ class ReplicaProcess:
     def start(self) -> None:
         """Start it, under a name of its own each time, as a Pod would have one."""
         self.starts += 1
-        command = [sys.executable, "-m", self.module]
-        command += ["--replica-name", f"{self.name}-{self.starts}", "--listen", f"127.0.0.1:{self.port}"]
-        command += ["--kubeconfig", str(self.kubeconfig), *self.flags]
+        arguments = ["--replica-name", f"{self.name}-{self.starts}", "--listen", f"127.0.0.1:{self.port}"]
+        arguments += ["--kubeconfig", str(self.kubeconfig), *self.flags]
         self.log_dir.mkdir(parents=True, exist_ok=True)
+        if self.preloaded is not None:
+            self.process = self.preloaded.fork(arguments, log_path=self.log_path, environment=self.environment)
+            return
         with self.log_path.open("ab") as output:
             self.process = subprocess.Popen(
-                command,
+                [sys.executable, "-m", self.module, *arguments],
                 cwd=ROOT,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -118,10 +123,20 @@ class ReplicaProcess:
 
 
 class Fleet:
-    """Several replicas on one cluster."""
+    """Several replicas on one cluster; forked from `preloaded` where that is given."""
 
-    def __init__(self, kubeconfig: Path, log_dir: Path, *, replicas: int = 3, flags: tuple[str, ...] = ()) -> None:
-        self.replicas = [ReplicaProcess(f"replica-{i}", kubeconfig, log_dir, flags) for i in range(replicas)]
+    def __init__(
+        self,
+        kubeconfig: Path,
+        log_dir: Path,
+        *,
+        replicas: int = 3,
+        flags: tuple[str, ...] = (),
+        preloaded: Preloaded | None = None,
+    ) -> None:
+        self.replicas = [
+            ReplicaProcess(f"replica-{i}", kubeconfig, log_dir, flags, preloaded=preloaded) for i in range(replicas)
+        ]
 
     def __enter__(self) -> Fleet:
         """Start all, and wait until they are ready."""
