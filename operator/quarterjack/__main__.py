@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 import sys
@@ -21,6 +22,8 @@ from .transport import Transport
 
 log = logging.getLogger("quarterjack")
 
+_GARBAGE_AT_ONCE = 50_000
+
 
 def main(arguments: Sequence[str] | None = None, *, wrap: Callable[[Transport], Transport] = lambda t: t) -> int:
     """Run a replica; the exit code. `wrap` may put something between the engine and the API server."""
@@ -28,10 +31,17 @@ def main(arguments: Sequence[str] | None = None, *, wrap: Callable[[Transport], 
         settings = read_settings(sys.argv[1:] if arguments is None else arguments)
         logs.set_up(style=settings.log_format, level=settings.log_level)
         credentials = Credentials(kubeconfig=settings.kubeconfig, context=settings.context, insecure=settings.insecure)
+        _spare_collections()
         return uvloop.run(serve(settings, credentials, wrap))
     except QuarterjackError as error:
         print(f"quarterjack: {error}", file=sys.stderr)  # noqa: T201
         return 2
+
+
+def _spare_collections() -> None:
+    """What was imported stays, and views hold very many objects, of which few go in cycles: look for those seldom."""
+    gc.freeze()
+    gc.set_threshold(_GARBAGE_AT_ONCE, 20, 20)
 
 
 async def serve(settings: Settings, credentials: Credentials, wrap: Callable[[Transport], Transport]) -> int:

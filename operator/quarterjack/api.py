@@ -80,7 +80,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A consistent list: its items, its revision, and the server's clock before any of it was read."""
+    """A consistent list, or a page of one: its items, its revision, and the server's clock before any of it was read."""
 
     items: list[Mapping[str, Any]]
     revision: str
@@ -141,8 +141,14 @@ class Api:
         return await self._send("DELETE", path, query={"labelSelector": label_selector}, accept=METADATA_LIST)
 
     async def list(self, path: str, *, query: Mapping[str, str] | None = None, metadata_only: bool = False) -> Listing:
-        """List as it is now (a quorum read), in chunks; ApiError, Gone, NotSent or Unanswered if it cannot be had whole."""
-        items: list[Mapping[str, Any]] = []
+        """List as it is now (a quorum read); ApiError, Gone, NotSent or Unanswered if it cannot be had whole."""
+        pages = [page async for page in self.pages(path, query=query, metadata_only=metadata_only)]
+        return Listing([item for page in pages for item in page.items], pages[-1].revision, pages[0].date)
+
+    async def pages(
+        self, path: str, *, query: Mapping[str, str] | None = None, metadata_only: bool = False
+    ) -> AsyncIterator[Listing]:
+        """The pages of a list, for what may be too long to be held whole; all of one revision, and errors as of `list`."""
         asked = {"limit": str(_CHUNK)} | dict(query or {})
         date: int | None = None
         while True:
@@ -151,10 +157,10 @@ class Api:
                 raise_for(response.status, response.body)
             document = orjson.loads(response.body)
             date = date if date is not None else http_date_epoch(response.headers.get("date"))
-            items.extend(document.get("items") or ())
             meta = document["metadata"]
+            yield Listing(document.get("items") or [], meta["resourceVersion"], date)
             if not meta.get("continue"):
-                return Listing(items, meta["resourceVersion"], date)
+                return
             asked["continue"] = meta["continue"]
 
     @asynccontextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from .api import ALL_JOBS, JOBS, Api
@@ -30,6 +30,11 @@ class Feed:
         self._store = store
         self._paths = [JOBS.format(namespace) for namespace in namespaces] or [ALL_JOBS]
         self.synced = asyncio.Event()
+        self._began: float | None = None
+
+    def begin(self) -> None:
+        """Jobs are read from here on: a list begins."""
+        self._began = asyncio.get_running_loop().time()
 
     def apply(self, kind: str | None, item: Mapping[str, Any]) -> None:
         """One event (or, with no kind, one object of a list)."""
@@ -37,6 +42,9 @@ class Feed:
         if kind == "DELETED":
             self._store.drop_job(meta["uid"])
             return
+        if kind is None and self._began is not None:
+            ago = asyncio.get_running_loop().time() - self._began
+            self._store.read_times.setdefault(meta["uid"], self._api.clock.now() - ago)
         try:
             self._store.put_job(read_job(item))
         except (KeyError, ValueError, TypeError) as error:
@@ -44,15 +52,12 @@ class Feed:
                 "ScheduledJob %s/%s cannot be read: %s", meta.get("namespace"), meta.get("name"), safe(str(error))
             )
 
-    def replace(self, items: list[Mapping[str, Any]]) -> None:
-        """All jobs there are."""
-        present = {item["metadata"]["uid"] for item in items}
+    def sweep(self, present: Set[str]) -> None:
+        """By their UIDs, all jobs there are."""
         for uid in [uid for uid in self._store.jobs if uid not in present]:
             self._store.drop_job(uid)
-        for item in items:
-            self.apply(None, item)
 
-    async def sweep(self, starter: Starter) -> None:
+    async def run(self, starter: Starter) -> None:
         """At intervals, find what the feed has not told: a job that is gone, or one that is newer than what is known of it.
 
         A watch that is cut without a word (kopf reports no deletions after a 410) is made up for within a minute.

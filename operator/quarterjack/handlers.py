@@ -85,6 +85,7 @@ async def run(
     feed: Feed, requests: RunRequests, credentials: Credentials, namespaces: Sequence[str], stop: asyncio.Event
 ) -> None:
     """Feed until `stop` is set; it also ends where kopf gives up, and then so must the process."""
+    feed.begin()
     await kopf.operator(
         registry=registry_of(feed, requests, credentials),
         settings=operator_settings(),

@@ -16,11 +16,11 @@ from .api import JOBS, LEASES, PODS, Api, Ending, object_path
 from .clock import epoch_of
 from .decision import surplus_pods
 from .errors import ApiError
-from .membership import EXPIRE_SECONDS, Membership
+from .membership import Membership
 from .model import Claim, PodSight
 from .ranks import ranked
 from .reading import read_claim
-from .store import Store
+from .store import EXPIRE_SECONDS, Store
 from .transport import TransportError
 from .windows import KEEP_SECONDS, ON_TIME_SECONDS
 

@@ -1,7 +1,8 @@
 """Which replicas are there, and in which order they act for a job.
 
-Each replica holds a Lease that it renews; others judge it by when they last saw it renewed, on their own monotonic clock, so no
-clock is compared with another. Membership decides who acts first, never who may.
+Each replica holds a Lease that it renews; others judge it by when they last saw it renewed, on their own monotonic clock. Only one
+that they have never seen renewed is judged by what its Lease says (on the server's clock): whoever starts anew where replicas have
+just died must not wait for the dead. Membership decides who acts first, never who may.
 """
 
 from __future__ import annotations
@@ -14,12 +15,11 @@ from . import names
 from .api import LEASES, Answer, Api, Ending, object_path
 from .clock import rfc3339
 from .ranks import ranked
-from .store import Store, member_lease_name
+from .store import EXPIRE_SECONDS, Store, member_lease_name
 
 log = logging.getLogger(__name__)
 
 RENEW_SECONDS = 3.0
-EXPIRE_SECONDS = 10.0
 _RANKS_MOST = 200_000
 
 
@@ -75,22 +75,23 @@ class Membership:
             "renewTime": now.replace("Z", ".000000Z"),
             "leaseDurationSeconds": int(EXPIRE_SECONDS),
         }
-        answer = (
-            await self._api.patch(self._path(self.replica), {"spec": spec}, metadata_only=True) if self._uid else None
-        )
+        answer = None
+        if self._uid:
+            change = {"metadata": {"annotations": {names.RENEWED: now}}, "spec": spec}
+            answer = await self._api.patch(self._path(self.replica), change, metadata_only=True)
         if answer is None or answer.ending is Ending.ABSENT:
-            answer = await self._join(spec)
+            answer = await self._join(spec, now)
         if not answer.done:
             log.warning("membership was not renewed: %s %s", answer.ending, answer.message)
 
-    async def _join(self, spec: dict[str, object]) -> Answer:
+    async def _join(self, spec: dict[str, object], now: str) -> Answer:
         document = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
             "metadata": {
                 "name": member_lease_name(self.replica),
                 "labels": {names.LABEL_MANAGED_BY: names.MANAGER, names.LABEL_ROLE: names.ROLE_MEMBER},
-                "annotations": {names.HOLDER: self.replica},
+                "annotations": {names.HOLDER: self.replica, names.RENEWED: now},
             },
             "spec": spec,
         }

@@ -37,6 +37,7 @@ REFUSAL = f"{GROUP}/refusal"
 RUN_ID = f"{GROUP}/run-id"
 ATTEMPT = f"{GROUP}/attempt"
 SCHEDULED_TIME = f"{GROUP}/scheduled-time"
+RENEWED = f"{GROUP}/renewed"  # when a replica renewed its membership, by the server's clock
 
 ROLE_CLAIM = "claim"
 ROLE_RUN = "run"

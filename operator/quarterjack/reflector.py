@@ -1,7 +1,7 @@
 """A collection of the API server, followed: list, watch, and list again whenever the thread is lost.
 
-The sink is told of every object by `apply`, and after each list by `replace`, so that what vanished unseen is swept. Nothing here
-is evidence of absence: what acts on it reads again.
+The sink is told of every object by `apply`, and after each list by `sweep` which there are, so that what vanished unseen goes. A list
+is taken page by page, never held whole. Nothing here is evidence of absence: what acts on it reads again.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any, Protocol
 
 from .api import Api
@@ -28,8 +28,8 @@ _STABLE_SECONDS = 5.0
 class Sink(Protocol):
     """Whoever keeps a view."""
 
-    def replace(self, items: list[Mapping[str, Any]]) -> None:
-        """All there is."""
+    def sweep(self, present: Set[str]) -> None:
+        """By their UIDs, all there is: the others are gone."""
         ...
 
     def apply(self, kind: str, item: Mapping[str, Any]) -> None:
@@ -84,9 +84,13 @@ class Reflector:
         return asyncio.get_running_loop().time() - began >= SILENCE_SECONDS and self.sign_time <= began
 
     async def _list(self) -> None:
-        listing = await self._api.list(self._path, query=self._query, metadata_only=self._metadata_only)
-        self._sink.replace(listing.items)
-        self._sign(listing.revision)
+        present: set[str] = set()
+        async for page in self._api.pages(self._path, query=self._query, metadata_only=self._metadata_only):
+            for item in page.items:
+                present.add(item["metadata"]["uid"])
+                self._sink.apply("ADDED", item)
+        self._sink.sweep(present)
+        self._sign(page.revision)
         self.synced.set()
 
     async def _watch(self) -> None:

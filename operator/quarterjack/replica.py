@@ -59,11 +59,19 @@ class Replica:
         namespace = settings.namespace
         self.fence = Fence(self.api, namespace=namespace)
         self.membership = Membership(self.api, self.store, namespace=namespace, replica=self.name)
+        leases = LeaseView(self.store, now=self.api.clock.now)
         self.leases = Reflector(
-            self.api, LEASES.format(namespace), LeaseView(self.store), label_selector=_SELECTOR, metadata_only=True
+            self.api, LEASES.format(namespace), leases, label_selector=_SELECTOR, metadata_only=True
         )
-        paths = [PODS.format(watched) for watched in settings.watch_namespaces] or [ALL_PODS]
-        self.pods = [Reflector(self.api, path, PodView(self.store), label_selector=_SELECTOR) for path in paths]
+        self.pods = [
+            Reflector(
+                self.api,
+                PODS.format(watched) if watched else ALL_PODS,
+                PodView(self.store, namespace=watched),
+                label_selector=_SELECTOR,
+            )
+            for watched in settings.watch_namespaces or [""]
+        ]
         self.feed = Feed(self.api, self.store, namespaces=settings.watch_namespaces)
         plans = PlanBook(settings.default_time_zone)
         self.claims = Claims(self.api, namespace=namespace, replica=self.name)
@@ -170,7 +178,7 @@ class Replica:
             *(view.run() for view in self.pods),
             self.fence.run(),
             self._attend(),
-            self.feed.sweep(self.starter),
+            self.feed.run(self.starter),
             self.janitor.run(),
         ]
 

@@ -6,16 +6,19 @@ A view is a hint to act, never evidence of absence. Whoever wants to hear of cha
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any
 
 from . import names
 from .attempts import has_record
+from .clock import epoch_of
 from .errors import QuarterjackError
 from .model import Claim, Entry, Firings, Job, PodSight
 from .pod import read_pod
 from .reading import read_claim
+
+EXPIRE_SECONDS = 10.0  # a replica that has not renewed its membership for so long is gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +32,11 @@ class RunLease:
 
 @dataclass(slots=True)
 class Member:
-    """A replica and the last sign of life from it, on our monotonic clock."""
+    """A replica and the last sign of life from it, on our monotonic clock; `revision`: of its Lease."""
 
     sign_time: float
     renewed_time: float
+    revision: int
 
 
 class Store:
@@ -47,6 +51,7 @@ class Store:
         self.on_claim: list[Callable[[Claim], None]] = []
         self.on_pod: list[Callable[[str], None]] = []
         self.on_members: list[Callable[[], None]] = []
+        self.read_times: dict[str, float] = {}  # when the last quorum read of a job began, on the server's clock
         self._entries: dict[str, tuple[int, dict[str, Entry]]] = {}
 
     def put_job(self, job: Job) -> None:
@@ -63,6 +68,7 @@ class Store:
         """A job is gone."""
         if self.jobs.pop(uid, None) is not None:
             self._entries.pop(uid, None)
+            self.read_times.pop(uid, None)
             for tell in self.on_job:
                 tell(uid)
 
@@ -153,11 +159,16 @@ class Store:
         if known is not None:
             known.sign_time = asyncio.get_running_loop().time()
 
-    def renew_member(self, name: str) -> None:
-        """A replica's membership was made or renewed."""
-        now = asyncio.get_running_loop().time()
+    def renew_member(self, name: str, *, revision: int, age_seconds: float) -> None:
+        """A replica's membership was made or renewed; one that is first seen was so long ago, and may be gone for long."""
         known = self.members.get(name)
-        self.members[name] = Member(now, now)
+        if known is not None and known.revision >= revision:
+            return
+        age = age_seconds if known is None else 0.0
+        if age > EXPIRE_SECONDS:
+            return
+        renewed = asyncio.get_running_loop().time() - age
+        self.members[name] = Member(renewed, renewed, revision)
         if known is None:
             self._tell_members()
 
@@ -189,17 +200,15 @@ class Store:
 class LeaseView:
     """Sink of the Leases in our own namespace (metadata only): claims, run leases, members."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, now: Callable[[], float]) -> None:
         self._store = store
+        self._now = now
         self._names: dict[str, tuple[str, str, str, str]] = {}  # by name: role, job or name, run, Lease UID
 
-    def replace(self, items: list[Mapping[str, Any]]) -> None:
+    def sweep(self, present: Set[str]) -> None:
         """All Leases."""
-        present = {item["metadata"]["name"] for item in items}
-        for name in [name for name in self._names if name not in present]:
+        for name in [name for name, (_, _, _, uid) in self._names.items() if uid not in present]:
             self._drop(name)
-        for item in items:
-            self.apply("ADDED", item)
 
     def apply(self, kind: str, item: Mapping[str, Any]) -> None:
         """One event."""
@@ -216,13 +225,21 @@ class LeaseView:
             self._store.run_leases[meta["name"]] = lease
         elif role == names.ROLE_MEMBER:
             self._names[meta["name"]] = role, meta["name"], "", meta["uid"]
-            self._store.renew_member((meta.get("annotations") or {}).get(names.HOLDER, meta["name"]))
+            self._member(meta)
 
     def _claim(self, item: Mapping[str, Any]) -> None:
         claim = read_claim(item)
         if claim is not None:
             self._names[claim.name] = names.ROLE_CLAIM, claim.job_uid, claim.key, claim.uid
             self._store.put_claim(claim)
+
+    def _member(self, meta: Mapping[str, Any]) -> None:
+        notes = meta.get("annotations") or {}
+        self._store.renew_member(
+            notes.get(names.HOLDER, meta["name"]),
+            revision=int(meta["resourceVersion"]),
+            age_seconds=_age_seconds(notes.get(names.RENEWED), self._now()),
+        )
 
     def _drop(self, name: str) -> None:
         role, of, key, uid = self._names.pop(name, ("", "", "", ""))
@@ -240,6 +257,14 @@ def read_run_lease(item: Mapping[str, Any]) -> RunLease:
     return RunLease(meta["uid"], int(meta["resourceVersion"]), (meta.get("annotations") or {}).get(names.HOLDER, ""))
 
 
+def _age_seconds(renewed: str | None, now: float) -> float:
+    """How long ago a membership was renewed; one that does not say, or says that it will be, counts as renewed just now."""
+    try:
+        return max(0.0, now - epoch_of(renewed)) if renewed else 0.0
+    except ValueError:
+        return 0.0
+
+
 def member_lease_name(member: str) -> str:
     """The Lease by which a replica shows that it is there."""
     return f"member-{member}"
@@ -253,20 +278,19 @@ def member_of(lease_name: str) -> str:
 
 
 class PodView:
-    """Sink of the Pods that carry our label."""
+    """Sink of the Pods that carry our label, of one namespace or of all."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, namespace: str = "") -> None:
         self._store = store
+        self._namespace = namespace
 
-    def replace(self, items: list[Mapping[str, Any]]) -> None:
+    def sweep(self, present: Set[str]) -> None:
         """All Pods. One that vanished while nobody looked is left to `verify`: its end may have been seen by nobody."""
-        present = {(i["metadata"]["namespace"], i["metadata"]["name"]) for i in items}
         for uid, firings in list(self._store.firings.items()):
             for key, pod in list(firings.pods.items()):
-                if not pod.deleted and (pod.namespace, pod.name) not in present:
+                ours = self._namespace in {"", pod.namespace}
+                if ours and not pod.deleted and pod.uid not in present:
                     self._store.lose_pod(uid, key)
-        for item in items:
-            self.apply("ADDED", item)
 
     def apply(self, kind: str, item: Mapping[str, Any]) -> None:
         """One event."""
