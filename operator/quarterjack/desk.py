@@ -105,6 +105,7 @@ class Desk:
         store.on_job.append(self._job_changed)
         store.on_claim.append(self._claim_changed)
         store.on_pod.append(self._pods_changed)
+        store.on_members.append(self._members_changed)
 
     def open(self, turns: Turns, writer: StatusWriter, starter: Starter) -> None:
         """Say to whom work is handed."""
@@ -128,6 +129,11 @@ class Desk:
 
     def _pods_changed(self, uid: str) -> None:
         self._soil(uid)
+
+    def _members_changed(self) -> None:
+        """Ranks are others now: what waited for a replica that has gone waits no more."""
+        for uid in self._dirty:
+            self.agenda.bring_forward(uid, self._clock.now())
 
     def _soil(self, uid: str) -> None:
         now = self._clock.now()

@@ -70,8 +70,11 @@ class Starter:
         return self._api.clock
 
     async def on_time(self, uid: str, firing: int, start: float, *, generation: int, careful: bool) -> bool:
-        """Claim a firing that is due and launch it. True where it was not decided and may be tried again."""
-        if careful and await self.read_job(uid) is None:
+        """Claim a firing that is due and launch it. True where it was not decided and may be tried again.
+
+        `careful`: others may know better of the job; a read that began once it was due has shown all that could keep it from firing.
+        """
+        if careful and self._store.read_times.get(uid, 0.0) < start and await self.read_job(uid) is None:
             return uid in self._store.jobs
         job = self._store.jobs.get(uid)
         if job is None:
@@ -239,6 +242,7 @@ class Starter:
         known = self._store.jobs.get(uid)
         if known is None:
             return None
+        began = self._clock.now()
         answer = await self._api.get(object_path(JOBS, known.namespace, known.name))
         if answer.ending is Ending.ABSENT:
             self._store.drop_job(uid)
@@ -250,6 +254,7 @@ class Starter:
             self._store.drop_job(uid)
             return None
         self._store.put_job(job)
+        self._store.read_times[uid] = began
         return answer.date
 
     async def verify(self, job: Job, entry: Entry) -> None:

@@ -11,6 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from enum import IntEnum
+from functools import partial
 from typing import Any
 
 from . import names
@@ -36,6 +37,7 @@ log = logging.getLogger(__name__)
 _TOGETHER = 8
 _RETRY_SECONDS = 1.0
 _YIELD_SECONDS = 5.0
+_YIELD_SHARE = 2.0  # of the time that a report took, until the next while launches are under way
 _LOOK_AGAIN_SECONDS = 0.1
 
 
@@ -80,6 +82,7 @@ class StatusWriter:
         self._queue: deque[str] = deque()
         self._tasks: dict[str, asyncio.Task[bool]] = {}
         self._busy_since: float | None = None
+        self._no_report_until = 0.0
         self._again: asyncio.TimerHandle | None = None
         self.results: dict[
             tuple[str, str, str, str], int
@@ -117,19 +120,18 @@ class StatusWriter:
             if uid in self._tasks or (self._needs[uid] is Need.REPORT and len(self._tasks) >= reports):
                 self._queue.append(uid)
                 continue
-            task = asyncio.get_running_loop().create_task(self._write(uid, self._needs.pop(uid)))
-            self._tasks[uid] = task
-            task.add_done_callback(lambda done, uid=uid: self._done(uid, done))  # type: ignore[misc]
+            self._tasks[uid] = asyncio.get_running_loop().create_task(self._write(uid, self._needs.pop(uid)))
+            self._tasks[uid].add_done_callback(partial(self._done, uid, asyncio.get_running_loop().time()))
 
     def _room_for_reports(self) -> int:
-        """They yield to launches: none for some seconds, then one at a time. A job that is not observed has none to yield to."""
+        """They yield to launches: none for some seconds, then one at a time, with pauses. A job not observed has none to yield to."""
         loop = asyncio.get_running_loop()
         if not self._busy():
             self._busy_since = None
             return _TOGETHER
         if self._busy_since is None:
             self._busy_since = loop.time()
-        if loop.time() - self._busy_since >= _YIELD_SECONDS:
+        if loop.time() >= max(self._busy_since + _YIELD_SECONDS, self._no_report_until):
             return 1
         if self._again is None and self._queue:
             self._again = loop.call_later(_LOOK_AGAIN_SECONDS, self._look_again)
@@ -139,8 +141,10 @@ class StatusWriter:
         self._again = None
         self._fill()
 
-    def _done(self, uid: str, task: asyncio.Task[bool]) -> None:
+    def _done(self, uid: str, began: float, task: asyncio.Task[bool]) -> None:
         del self._tasks[uid]
+        now = asyncio.get_running_loop().time()
+        self._no_report_until = now + _YIELD_SHARE * (now - began)
         failed = task.cancelled() or task.exception() is not None
         if failed and not task.cancelled():
             log.error("the status of job %s could not be written", uid, exc_info=task.exception())

@@ -8,10 +8,12 @@ replica has nothing else to do, then it helps from the far end, a few at a time.
 from __future__ import annotations
 
 import asyncio
+import heapq
 import logging
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from itertools import count
 
 from .clock import ServerClock
 from .model import Claim
@@ -22,12 +24,18 @@ from .windows import ON_TIME_SECONDS
 log = logging.getLogger(__name__)
 
 SILENCE_SECONDS = 0.3
+_LONG_SILENCE_SECONDS = (
+    5.0  # who lives renews its membership every three: one that is silent for longer is not waited for
+)
 _POLL_SECONDS = 0.05
 _BACKLOG_SECONDS = 0.25  # what a live replica has not claimed for so long may be helped with
 _HELP_MOST = 4
 _HELP_PAUSE_SECONDS = 0.1
 _LOSS_PAUSE_SECONDS = 0.5
 _SLOW_CREATES = 4
+_SLOWNESS_MOST_SECONDS = 2.0
+_CALM_CREATE_SECONDS = 0.25  # where creates take longer, more of them at a time only wait longer, up to their timeout
+_IN_FLIGHT_LEAST = 4
 _AGAIN_SECONDS = 0.5
 _GIVE_UP_SECONDS = ON_TIME_SECONDS - 3
 
@@ -87,7 +95,10 @@ class Turns:
         self._lost = lost
         self._lost_before = 0
         self._in_flight_most = in_flight
-        self._own: deque[Due] = deque()
+        self._own: list[
+            tuple[float, int, Due]
+        ] = []  # a heap: those that have waited longest are the next to be too late
+        self._numbers = count()
         self._others: dict[str, OrderedDict[tuple[str, int], Waiting]] = {}
         self._leaders: dict[tuple[str, int], str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -109,11 +120,12 @@ class Turns:
         ranks = self._ranks(due.uid)
         if self._closed or due.key in self._leaders:
             return
-        if not ranks or ranks[0] == self._replica or self._replica not in ranks:
-            self._own.append(due)
+        place = self._next(ranks, 0)
+        if not ranks or ranks[place] == self._replica or self._replica not in ranks:
+            self._take(due if place == 0 else replace(due, careful=True))
             self._fill()
         else:
-            self._wait(Waiting(due, ranks, 0, self._now()))
+            self._wait(Waiting(due, ranks, place, self._now()))
 
     async def close(self) -> None:
         """Start nothing more, and finish the launches that are under way."""
@@ -125,6 +137,16 @@ class Turns:
             self._poll.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
+
+    def _next(self, ranks: tuple[str, ...], place: int) -> int:
+        """The first place from here on that is ours, or of a replica that has not been silent for long."""
+        while place < len(ranks) - 1 and ranks[place] != self._replica and self._is_long_silent(ranks[place]):
+            place += 1
+        return place
+
+    def _is_long_silent(self, name: str) -> bool:
+        member = self._store.members.get(name)
+        return member is None or self._now() - member.sign_time > _LONG_SILENCE_SECONDS
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
@@ -146,15 +168,23 @@ class Turns:
         if self._poll is None:
             self._poll = asyncio.get_running_loop().call_later(_POLL_SECONDS, self._look_around)
 
+    def _take(self, due: Due) -> None:
+        heapq.heappush(self._own, (due.start, next(self._numbers), due))
+
     def _fill(self) -> None:
         """Start own firings as far as requests may be in flight."""
-        while self._own and len(self._tasks) < self._in_flight_most and not self._closed:
-            due = self._own.popleft()
+        while self._own and len(self._tasks) < self._room() and not self._closed:
+            _, _, due = heapq.heappop(self._own)
             if due.run in self._store.firings_of(due.uid).claims or self._is_too_late(due):
                 continue
             task = asyncio.get_running_loop().create_task(self._run(due))
             self._tasks.add(task)
             task.add_done_callback(self._done)
+
+    def _room(self) -> int:
+        """How many launches may be under way: fewer where the API server is slow."""
+        calm = self._in_flight_most * _CALM_CREATE_SECONDS / max(_CALM_CREATE_SECONDS, self._create_seconds())
+        return max(min(_IN_FLIGHT_LEAST, self._in_flight_most), int(calm))
 
     def _is_too_late(self, due: Due) -> bool:
         """Whether the fence would most likely refuse it: it is settled as a late one, and others behind it are still in time."""
@@ -173,7 +203,7 @@ class Turns:
 
     def _retry(self, due: Due) -> None:
         if not self._closed:
-            self._own.append(due)
+            self._take(due)
             self._fill()
 
     def _look_around(self) -> None:
@@ -181,13 +211,13 @@ class Turns:
         self._poll = None
         now = self._now()
         # Where creates are slow for us they are slow for all: taking another's firings then only doubles the load.
-        slowness = _SLOW_CREATES * self._create_seconds()
+        slowness = min(_SLOW_CREATES * self._create_seconds(), _SLOWNESS_MOST_SECONDS)
         self._heed_losses(now)
         for leader in list(self._others):
             waiting = next(iter(self._others[leader].values()))
             member = self._store.members.get(leader)
             sign = max(waiting.since, member.sign_time if member is not None else 0.0)
-            if member is None or now - sign >= max(SILENCE_SECONDS, slowness):
+            if self._is_long_silent(leader) or now - sign >= max(SILENCE_SECONDS, slowness):
                 self._inherit(leader, now)
             elif not self._own and now >= self._no_help_until and self._is_behind(waiting, now, slowness):
                 self._help(leader)
@@ -210,9 +240,9 @@ class Turns:
             del self._leaders[key]
             if self._is_too_late(waiting.due):
                 continue
-            place = waiting.place + 1
+            place = self._next(waiting.ranks, waiting.place + 1)
             if waiting.ranks[place] == self._replica:
-                self._own.append(replace(waiting.due, careful=True))
+                self._take(replace(waiting.due, careful=True))
             else:
                 self._wait(Waiting(waiting.due, waiting.ranks, place, now))
         self._fill()
@@ -222,11 +252,11 @@ class Turns:
 
         It may also know better: the job is read before.
         """
-        room = min(_HELP_MOST, self._in_flight_most - len(self._tasks))
+        room = min(_HELP_MOST, self._room() - len(self._tasks))
         for _ in range(min(room, len(self._others[leader]))):
             key, waiting = self._others[leader].popitem(last=True)
             del self._leaders[key]
-            self._own.append(replace(waiting.due, careful=True))
+            self._take(replace(waiting.due, careful=True))
         if not self._others[leader]:
             del self._others[leader]
         self._no_help_until = self._now() + _HELP_PAUSE_SECONDS
