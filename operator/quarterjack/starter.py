@@ -6,7 +6,9 @@ are seen by every replica, and taken up from there by `take_over`, `pending` or 
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import math
 from collections.abc import Callable, Coroutine
 from typing import Any, Literal, Protocol
 
@@ -64,6 +66,7 @@ class Starter:
         self._served_by = served_by
         self._launched = launched
         self._warn = warn
+        self._reading: dict[str, tuple[float, asyncio.Future[int | None]]] = {}  # by job: when it began
 
     @property
     def _clock(self) -> ServerClock:
@@ -74,7 +77,7 @@ class Starter:
 
         `careful`: others may know better of the job; a read that began once it was due has shown all that could keep it from firing.
         """
-        if careful and self._store.read_times.get(uid, 0.0) < start and await self.read_job(uid) is None:
+        if careful and not await self._read_since(uid, start):
             return uid in self._store.jobs
         job = self._store.jobs.get(uid)
         if job is None:
@@ -85,6 +88,21 @@ class Starter:
             return False
         window = Window(int(start), int(start) + ON_TIME_SECONDS)
         return await self._claim(self._run(job, firing, Trigger.SCHEDULE), window)
+
+    async def _read_since(self, uid: str, start: float) -> bool:
+        """Whether the job was read since an instant: before, by now, or by a read that is under way for others of its firings."""
+        if self._store.read_times.get(uid, 0.0) >= start:
+            return True
+        began, reading = self._reading.get(uid, (-math.inf, None))
+        if reading is None or began < start:
+            began, reading = self._clock.now(), asyncio.ensure_future(self.read_job(uid))
+            self._reading[uid] = began, reading
+            reading.add_done_callback(lambda done: self._read(uid, done))
+        return await asyncio.shield(reading) is not None
+
+    def _read(self, uid: str, reading: asyncio.Future[int | None]) -> None:
+        if self._reading.get(uid, (0.0, None))[1] is reading:
+            del self._reading[uid]
 
     async def pending(self, uid: str, key: str) -> None:
         """Claim a firing whose record says that it is still to be claimed, within a few seconds of reading so."""
