@@ -10,12 +10,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from .clock import rfc3339
-from .model import Entry, Job, Retry, State
+from .model import Entry, Job, Retry, State, Trigger
 from .names import attempt_of, firing_of, run_key
 
 BACK_OFF = "BackOff"
-# The same template makes no Pod the next time either; and where it is not known whether a Pod runs, another may be the second.
-_NOT_RETRIED = frozenset({"PodInvalid", "LaunchUnknown"})
+# The same template makes no Pod the next time either; where it is not known whether a Pod runs, another may be the second; and what
+# was replaced has its successor.
+_NOT_RETRIED = frozenset({"PodInvalid", "LaunchUnknown", "Replaced"})
 
 
 def next_attempt(line: Entry, retry: Retry) -> Entry | None:
@@ -53,6 +54,11 @@ def _said(line: Entry) -> str:
 def waits_until(line: Entry) -> int:
     """When a line that is to be claimed may be: a retry once its wait is over, all others at once."""
     return line.started or 0 if line.reason == BACK_OFF else 0
+
+
+def waits_for_others(attempt: int, trigger: Trigger) -> bool:
+    """Whether a run that finds another of its job alive waits for its end; a firing that falls due then is skipped."""
+    return attempt > 1 or trigger is Trigger.CATCH_UP
 
 
 def last_attempts(lines: Iterable[Entry]) -> dict[str, Entry]:

@@ -51,7 +51,7 @@ def is_recorded(job: Job, entries: Mapping[str, Entry], key: str) -> bool:
     entry = entries.get(key)
     if entry is None:
         return has_record(job, entries, key, ended=False)
-    return entry.state is not State.PENDING or bool(entry.pod_name)
+    return not entry.to_claim
 
 
 def first_unclaimed(
@@ -71,7 +71,7 @@ def takeover_time(claim: Claim) -> int:
 def untold(claim: Claim, pods: Collection[str], entries: Mapping[str, Entry]) -> bool:
     """Whether a claim has neither a Pod, nor an outcome, nor a record of a run."""
     entry = entries.get(claim.key)
-    launched = entry is not None and (entry.state is not State.PENDING or bool(entry.pod_name))
+    launched = entry is not None and not entry.to_claim
     return claim.outcome is None and claim.key not in pods and not launched
 
 
@@ -235,7 +235,7 @@ def sighted(entry: Entry | None, claim: Claim | None, pod: PodSight | None) -> E
         return _from_pod(entry, pod)
     if claim is None:
         return entry
-    if entry is not None and (entry.state is not State.PENDING or entry.pod_name):
+    if entry is not None and not entry.to_claim:
         return entry
     line = pending(claim.firing, entry.trigger if entry is not None else claim.trigger, claim.attempt)
     if claim.outcome is not None:
@@ -266,13 +266,13 @@ def is_over(job: Job, entries: Mapping[str, Entry], firings: Firings, run: str) 
     `run` is the key of its first attempt. An end that is on record holds, whatever `retry` has been edited to since.
     """
     last = last_attempts(line for line in entries.values() if line.run == run).get(run)
+    if last is None and firing_of(run) <= job.recorded_until:
+        return True  # only lines of runs that are over are dropped
     if last is not None and last.ended:
         return True
     key = run if last is None else last.id
     seen = sighted(last, firings.claims.get(key), firings.pods.get(key))
-    if seen is None:
-        return firing_of(run) <= job.recorded_until
-    return seen.ended and next_attempt(seen, job.spec.retry) is None
+    return seen is not None and seen.ended and next_attempt(seen, job.spec.retry) is None
 
 
 def prune(entries: Iterable[Entry], spec: Spec, *, watermark: int, now: int) -> list[Entry]:

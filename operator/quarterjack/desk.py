@@ -15,10 +15,11 @@ from functools import partial
 from typing import Any
 
 from .agenda import STALL_SECONDS, Agenda
+from .attempts import waits_until
 from .clock import ServerClock
 from .decision import UNRECORDED_MOST, first_unclaimed, is_full, may_fire, start_time, takeover_time, untold
 from .membership import Membership
-from .model import Claim, Job, State
+from .model import Claim, Entry, Job
 from .names import run_key
 from .plan import Plan, ScheduleError, plan_of
 from .starter import Starter
@@ -26,6 +27,7 @@ from .status import Need, StatusWriter
 from .store import Store
 from .text import safe
 from .turns import Due, Turns
+from .waiting import loose_lines
 from .windows import LATE_SECONDS, ON_TIME_SECONDS
 
 log = logging.getLogger(__name__)
@@ -42,6 +44,7 @@ _GATHER_SECONDS = 30.0
 _VERIFY_SECONDS = 3.0
 _LOOSE_ENDS_TOGETHER = 16
 _LOOSE_SECONDS = 1.0
+_AGAIN_SECONDS = 2.0
 _MANY_CLAIMS = 10
 ADOPT_SECONDS = 300
 _NEVER = math.inf
@@ -100,7 +103,9 @@ class Desk:
         self._dirty: dict[str, float] = {}
         self._reported: dict[str, float] = {}
         self._loose_times: dict[str, float] = {}
-        self._since: dict[tuple[str, str, str], float] = {}
+        self._needs: dict[
+            str, dict[str, float]
+        ] = {}  # by job: what it needs that is not done at once, and when it will be
         self._loose_ends: dict[tuple[str, str], asyncio.Task[None]] = {}
         store.on_job.append(self._job_changed)
         store.on_claim.append(self._claim_changed)
@@ -179,7 +184,7 @@ class Desk:
         if len(self._store.firings_of(job.uid).claims) > _MANY_CLAIMS:
             self._loose_times[job.uid] = now + _LOOSE_SECONDS
         wake = self._takeovers(job, now, rank)
-        return min(wake, self._open_lines(job, now, rank)) if job.status.live else wake
+        return min(wake, self._open_lines(job, now, rank))
 
     def _adoption_time(self, job: Job) -> float:
         """When another installation will have left the job unserved for minutes: then it is adopted."""
@@ -189,19 +194,15 @@ class Desk:
         due = plan.next_after(job.recorded_until) if plan is not None and not job.spec.suspend else None
         return _NEVER if due is None else due + ADOPT_SECONDS
 
-    def _waited(self, kind: str, uid: str, key: str, now: float, seconds: float) -> float:
-        """0 once a need has stood for so long, else when that will be."""
-        since = self._since.setdefault((kind, uid, key), now)
-        if now >= since + seconds:
-            del self._since[kind, uid, key]
-            return 0.0
-        return since + seconds
-
     def _observe(self, job: Job, now: float, rank: int) -> float:
-        wait = self._waited("observe", job.uid, str(job.generation), now, rank * _OBSERVE_STEP_SECONDS)
-        if not wait and not self._writer.at_work(job.uid):
-            self._writer.ask(job.uid, Need.OBSERVE)
-        return wait or now + 1.0
+        need = f"generation {job.generation}"
+        when = self._needs.get(job.uid, {}).get(need, now + rank * _OBSERVE_STEP_SECONDS)
+        if now >= when:
+            when = now + 1.0
+            if not self._writer.at_work(job.uid):
+                self._writer.ask(job.uid, Need.OBSERVE)
+        self._needs[job.uid] = {need: when}
+        return when
 
     def _due(self, job: Job, plan: Plan, now: float, rank: int) -> float:
         """Hand out the firings whose time has come; settle those that nobody has claimed for a minute."""
@@ -288,27 +289,28 @@ class Desk:
 
     def _open_lines(self, job: Job, now: float, rank: int) -> float:
         """Lines of the history that are to be claimed, and runs whose Pod is in no view."""
-        firings = self._store.firings_of(job.uid)
-        wake = _NEVER
-        for key, entry in self._store.entries(job.uid).items():
-            if entry.ended or key in firings.pods:
+        before, needs, wake = self._needs.pop(job.uid, {}), {}, _NEVER
+        for entry in loose_lines(job, self._store.entries(job.uid), self._store.firings_of(job.uid)):
+            if now < (start := waits_until(entry)):
+                wake = min(wake, start)
                 continue
-            to_claim = entry.state is State.PENDING and not entry.pod_name
-            if to_claim and key in firings.claims:
-                continue
-            patience = 0.0 if to_claim else _VERIFY_SECONDS
-            wait = self._waited(entry.state.value, job.uid, key, now, patience + rank * _LATE_STEP_SECONDS)
-            if wait:
-                wake = min(wake, wait)
-                continue
-            wake = min(wake, now + 2.0)
-            if not self._views_live():
-                continue
-            if to_claim and self._scheduling and not job.spec.unserved:
-                self._tie(job.uid, key, partial(self._starter.pending, job.uid, key))
-            elif not to_claim:
-                self._tie(job.uid, key, partial(self._starter.verify, job, entry))
+            patience = 0.0 if entry.to_claim else _VERIFY_SECONDS
+            when = before.get(entry.id, now + patience + rank * _LATE_STEP_SECONDS)
+            if now >= when:
+                when = now + _AGAIN_SECONDS
+                if self._views_live():
+                    self._tie_line(job, entry)
+            needs[entry.id] = when
+            wake = min(wake, when)
+        if needs:
+            self._needs[job.uid] = needs
         return wake
+
+    def _tie_line(self, job: Job, entry: Entry) -> None:
+        if not entry.to_claim:
+            self._tie(job.uid, entry.id, partial(self._starter.verify, job, entry))
+        elif self._scheduling and not job.spec.unserved:
+            self._tie(job.uid, entry.id, partial(self._starter.pending, job.uid, entry.id))
 
     def _tie(self, uid: str, key: str, act: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Tie up a loose end, once at a time, not too many together."""
@@ -350,11 +352,9 @@ class Desk:
         return unrecorded >= _MANY_FIRINGS
 
     def _forget(self, uid: str) -> None:
-        for known in (self._cursors, self._dirty, self._reported, self._loose_times):
+        for known in (self._cursors, self._dirty, self._reported, self._loose_times, self._needs):
             known.pop(uid, None)
         self._plans.forget(uid)
-        for key in [key for key in self._since if key[1] == uid]:
-            del self._since[key]
 
     async def close(self) -> None:
         """Wait for the loose ends under way."""

@@ -56,21 +56,30 @@ class ReplicaCollector(Collector):
             for name, when in _times(job):
                 times[name].add_metric(labels, when)
         yield from (suspended, active, ready, *times.values())
-        yield self._runs(jobs)
+        yield from self._runs(jobs)
 
-    def _runs(self, jobs: list[Job]) -> Metric:
+    def _runs(self, jobs: list[Job]) -> Iterator[Metric]:
         runs = CounterMetricFamily(
             "scheduledjob_runs",
             "Firings that got their final record by this replica's write; sum over replicas.",
             labels=[*_JOB, "result", "trigger"],
         )
+        failures = CounterMetricFamily(
+            "scheduledjob_attempts_failed",
+            "Attempts that failed, also those of runs that succeeded later.",
+            labels=_JOB,
+        )
         present = {(job.namespace, job.name) for job in jobs}
-        results = self._replica.writer.results
+        results, failed = self._replica.writer.results, self._replica.writer.failed_attempts
         for key in [key for key in results if key[:2] not in present]:
             del results[key]
+        for gone in failed.keys() - present:
+            del failed[gone]
         for (namespace, name, result, trigger), count in results.items():
             runs.add_metric([namespace, name, result, trigger], count)
-        return runs
+        for (namespace, name), count in failed.items():
+            failures.add_metric([namespace, name], count)
+        yield from (runs, failures)
 
     def _work(self) -> Iterator[Metric]:
         replica = self._replica

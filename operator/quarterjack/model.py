@@ -84,6 +84,11 @@ class Entry:
         return self.state not in LIVE
 
     @property
+    def to_claim(self) -> bool:
+        """Whether it says that its run is still to be claimed, or to be launched by whoever has claimed it."""
+        return self.state is State.PENDING and not self.pod_name
+
+    @property
     def run(self) -> str:
         """What the attempts of one run have in common: the id of the first."""
         return self.id.removesuffix(f"-{self.attempt}") if self.attempt > 1 else self.id

@@ -5,12 +5,12 @@ It stores the instant from which the schedule counts, so that no replica has to 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from .clock import rfc3339
-from .model import Entry, Firings, Job
+from .model import Entry, Job
 from .plan import Plan, ScheduleError, plan_from_line, plan_of
 from .report import bounded, condition, next_time, report, schedule_state, with_conditions
 from .text import safe
@@ -100,12 +100,12 @@ def observed_status(
     served_by: str,
     scheduled_from: int,
     watermark: int,
-    settled: Iterable[Entry] = (),
+    lines: Mapping[str, Entry],
 ) -> dict[str, Any]:
-    """The status with this generation observed; `settled` are the lines that the old schedule's firings still get."""
+    """The status with this generation observed; `lines` are with those that the old schedule's firings still get."""
 
     old = job.status.document()
-    status = report(job, plan_of({}, anchor=scheduled_from), Firings(), now=now, added=settled)
+    status = report(job, plan_of({}, anchor=scheduled_from), lines, now=now)
     status["observedGeneration"] = job.generation
     status["scheduledFrom"] = rfc3339(scheduled_from)
     status["observedSchedule"] = seen.line

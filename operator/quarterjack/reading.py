@@ -103,7 +103,6 @@ def unserved_fields(raw: Raw) -> tuple[str, ...]:
         "spec.concurrencyPolicy": raw.get("concurrencyPolicy") == Policy.REPLACE,
         "spec.misfirePolicy": raw.get("misfirePolicy") == Misfire.CATCH_UP,
         "spec.leaseDuration": _duration_ms(raw.get("leaseDuration")) not in {0, LEASE_SECONDS * 1000},
-        "spec.retry.maxRetries": bool((raw.get("retry") or {}).get("maxRetries")),
         "spec.options": bool(raw.get("options")),
         "spec.fanOut": bool(raw.get("fanOut")),
         "spec.health.maxTimeWithoutSuccess": bool((raw.get("health") or {}).get("maxTimeWithoutSuccess")),

@@ -48,24 +48,23 @@ def entry_document(entry: Entry) -> dict[str, Any]:
     return document | {key: value for key, value in optional.items() if value}
 
 
-def report(job: Job, plan: Plan, firings: Firings, *, now: int, added: Iterable[Entry] = ()) -> dict[str, Any]:
-    """The status as it should be now, from the one that stands, what is seen of the job's firings, and lines to add."""
+def report(job: Job, plan: Plan, lines: Mapping[str, Entry], *, now: int) -> dict[str, Any]:
+    """The status as it should be now, from the one that stands and all the lines that there are now, see `lines_of`."""
     old = job.status.document()
-    standing = {entry.id: entry for entry in job.status.entries()}
-    lines = _lines(job, standing | {entry.id: entry for entry in added}, firings)
     settled = max((entry.scheduled for entry in lines.values() if entry.count), default=0)
     runs = last_attempts(lines.values())
     watermark = advance(plan, max(job.recorded_until, settled), now=now, recorded=lambda f: run_key(f) in runs)
     kept = prune(lines.values(), job.spec, watermark=watermark, now=now)
-    fresh = fresh_ends(standing.values(), runs)
+    fresh = fresh_ends(job.status.entries(), runs)
     status = old | _summary(old, job, plan, lines.values(), runs, fresh=fresh, watermark=watermark)
     status["watermark"] = rfc3339(watermark)
     status["history"] = [entry_document(entry) for entry in kept]
     return bounded({key: value for key, value in status.items() if value is not None})
 
 
-def _lines(job: Job, known: Mapping[str, Entry], firings: Firings) -> dict[str, Entry]:
-    """All lines, by id: the known ones, brought up to what is seen, and those of the attempts that follow on failures."""
+def lines_of(job: Job, firings: Firings, added: Iterable[Entry] = ()) -> dict[str, Entry]:
+    """All lines, by id: those that stand and those to add, brought up to what is seen, and the attempts that follow on failures."""
+    known = {entry.id: entry for entry in (*job.status.entries(), *added)}
     lines = dict(known)
     for key in firings.claims.keys() | firings.pods.keys():
         line = known.get(key)

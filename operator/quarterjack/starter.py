@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Literal, Protocol
 
 from .api import JOBS, Api, Ending, object_path
+from .attempts import waits_for_others, waits_until
 from .clock import ServerClock
 from .decision import in_time, is_recorded, may_fire
 from .launcher import Launch, Launched, Launcher, Trace, Traced
@@ -105,18 +106,23 @@ class Starter:
             del self._reading[uid]
 
     async def pending(self, uid: str, key: str) -> None:
-        """Claim a firing whose record says that it is still to be claimed, within a few seconds of reading so."""
+        """Claim a run whose record says that it is still to be claimed, within a few seconds of reading so.
+
+        One that must not be skipped for another first makes sure that there is none: it takes the run lease before its claim.
+        """
         date = await self.read_job(uid)
         job = self._store.jobs.get(uid)
         if date is None or job is None or not job.observed or job.deleting or not self._is_ours(job):
             return
         entry = self._store.entries(uid).get(key)
-        if entry is None or entry.state is not State.PENDING or entry.pod_name:
+        if entry is None or not entry.to_claim or date < waits_until(entry):
+            return
+        run = self._run(job, entry.scheduled, entry.trigger, entry.attempt)
+        may_wait = waits_for_others(run.attempt, run.trigger) and self._why_skip(run) is None
+        if may_wait and await self._overlap(run) is not Taken.YES:
             return
         # the window counts from the read, by the server's clock: a stall after it must not move it
-        await self._claim(
-            self._run(job, entry.scheduled, entry.trigger), Window(date - COMMIT_SECONDS, date + PENDING_SECONDS)
-        )
+        await self._claim(run, Window(date - COMMIT_SECONDS, date + PENDING_SECONDS))
 
     async def _claim(self, run: Run, window: Window) -> bool:
         claim = await self._claims.create(run, window, pods_revision=self._pods_revision())
@@ -148,7 +154,7 @@ class Starter:
             return
         if is_recorded(job, self._store.entries(job.uid), claim.key):
             return
-        run = self._run(job, claim.firing, claim.trigger)
+        run = self._run(job, claim.firing, claim.trigger, claim.attempt)
         outcome = self._outcome(claim, await self._launcher.trace(run, claim), now=answer.date)
         if outcome is None:
             return
@@ -184,10 +190,13 @@ class Starter:
 
     async def _proceed(self, run: Run, claim: Claim, *, not_before: int) -> None:
         """As the claim's holder: skip, or launch."""
-        skip = self._why_skip(run) or await self._overlap(run)
-        if skip is Taken.DOUBT:
-            return
-        if isinstance(skip, Outcome):
+        skip = self._why_skip(run)
+        if skip is None:
+            overlap = await self._overlap(run)
+            if overlap is Taken.DOUBT or (overlap is not Taken.YES and waits_for_others(run.attempt, run.trigger)):
+                return
+            skip = overlap if isinstance(overlap, Outcome) else None
+        if skip is not None:
             await self._settle(claim, skip)
             return
         result = await self._launcher.create(
@@ -196,6 +205,9 @@ class Starter:
         await self._after(run, claim, result)
 
     def _why_skip(self, run: Run) -> Outcome | None:
+        """Why a run does not start at all. One that has begun goes on, as the retries of a Job do."""
+        if run.attempt > 1:
+            return None
         spec = run.job.spec
         if spec.suspend:
             return Outcome(State.SKIPPED, "Suspended", "The job was suspended before this firing could start")
@@ -211,7 +223,7 @@ class Starter:
         other = await self._live_pod(run)
         if other is not None:
             return other if other is Taken.DOUBT else _overlap(other.name)
-        taken = await self._run_leases.take(run.job, run.firing)
+        taken = await self._run_leases.take(run)
         return _overlap("another run") if taken is Taken.NO else taken
 
     async def _live_pod(self, run: Run) -> PodSight | Literal[Taken.DOUBT] | None:
@@ -230,7 +242,8 @@ class Starter:
     async def _after(self, run: Run, claim: Claim, result: Launched) -> None:
         match result.launch:
             case Launch.LAUNCHED:
-                self._launched(self._clock.now() - run.firing)
+                if run.attempt == 1:
+                    self._launched(self._clock.now() - run.firing)
                 log.info("launched %s", run.pod_name, extra=log_fields(run))
             case Launch.INVALID:
                 await self._settle(claim, Outcome(State.FAILED, "PodInvalid", result.message))
@@ -277,7 +290,7 @@ class Starter:
 
     async def verify(self, job: Job, entry: Entry) -> None:
         """Read the Pod of a run whose record is open and whose Pod no view shows."""
-        run = self._run(job, entry.scheduled, entry.trigger)
+        run = self._run(job, entry.scheduled, entry.trigger, entry.attempt)
         found = await self._launcher.read(run)
         if isinstance(found, PodSight):
             self._store.put_pod(found)
@@ -288,9 +301,9 @@ class Starter:
         """Whether no other installation serves the job by now: its claims are elsewhere, where ours do not count."""
         return job.status.served_by in {"", self._served_by()}
 
-    def _run(self, job: Job, firing: int, trigger: Trigger) -> Run:
+    def _run(self, job: Job, firing: int, trigger: Trigger, attempt: int = 1) -> Run:
         plan = self._plans(job)
-        return Run(job, firing, trigger, zones=plan.zones_at(firing) if plan is not None else ())
+        return Run(job, firing, trigger, attempt, zones=plan.zones_at(firing) if plan is not None else ())
 
 
 def _lost(run: Run, entry: Entry, *, now: int) -> PodSight:

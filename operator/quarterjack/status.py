@@ -16,16 +16,17 @@ from typing import Any
 
 from . import names
 from .api import JOBS, LEASES, Api, Ending, Listing, object_path
+from .attempts import last_attempts
 from .decision import may_fire, settle
 from .errors import ApiError
 from .events import Recorder
 from .launcher import Launcher
 from .manifests import Run, Window
-from .model import Claim, Entry, Job, State, Trigger
+from .model import Claim, Entry, Firings, Job, State, Trigger
 from .observing import NO_FIRINGS, Trial, edit_instant, is_rescheduled, observe, observed_status, old_plan
 from .plan import ByHandPlan
 from .reading import read_claim, read_job
-from .report import merge_patch, report
+from .report import fresh_ends, lines_of, merge_patch, report
 from .starter import Plans, Starter
 from .store import Store
 from .text import safe
@@ -87,6 +88,8 @@ class StatusWriter:
         self.results: dict[
             tuple[str, str, str, str], int
         ] = {}  # namespace, job, result, trigger: runs that we recorded
+
+        self.failed_attempts: dict[tuple[str, str], int] = {}  # by namespace and job
 
     def __len__(self) -> int:
         return len(self._needs) + len(self._tasks)
@@ -170,8 +173,8 @@ class StatusWriter:
             return True
         # A schedule that an edit made invalid fires nothing, but what it had started still ends.
         plan = self._plans(job) or ByHandPlan(job.recorded_until)
-        status = report(job, plan, self._store.firings_of(uid), now=int(self._api.clock.now()))
-        return await self._put(job, status)
+        lines = lines_of(job, self._store.firings_of(uid))
+        return await self._put(job, report(job, plan, lines, now=int(self._api.clock.now())), lines)
 
     async def _settle(self, uid: str) -> bool:
         """The late path. 1. Read the job. 2. List its claims. 3. Settle all that is unclaimed in one write at the read's revision."""
@@ -193,8 +196,8 @@ class StatusWriter:
             now=now,
             latest=latest is not None and latest <= now - LATE_SECONDS,
         )
-        status = report(job, plan, self._store.firings_of(uid), now=now, added=settled.entries)
-        if not await self._put(job, status):
+        lines = lines_of(job, self._store.firings_of(uid), settled.entries)
+        if not await self._put(job, report(job, plan, lines, now=now), lines):
             return False
         for entry in settled.entries:
             if entry.state is State.MISSED:
@@ -260,6 +263,7 @@ class StatusWriter:
         settled: tuple[Entry, ...] = (),
     ) -> bool:
         seen = observe(job, trial, anchor=scheduled_from, default_zone=self._default_zone)
+        lines = lines_of(job, Firings(), settled)
         status = observed_status(
             job,
             seen,
@@ -267,9 +271,9 @@ class StatusWriter:
             served_by=self._served_by(),
             scheduled_from=scheduled_from,
             watermark=watermark,
-            settled=settled,
+            lines=lines,
         )
-        if not await self._put(job, status):
+        if not await self._put(job, status, lines):
             return False
         await self._tell(job, status)
         return True
@@ -295,15 +299,16 @@ class StatusWriter:
         said = safe(f"spec.template: {answer.message}")
         return Trial(error=said) if answer.status in {400, 422} else Trial(doubt=said)
 
-    async def _put(self, job: Job, status: Mapping[str, Any]) -> bool:
-        """Write a status at the job's revision; True where it is written, or need not be."""
+    async def _put(self, job: Job, status: Mapping[str, Any], lines: Mapping[str, Entry]) -> bool:
+        """Write a status at the job's revision; True where it is written, or need not be. `lines`: also those that it drops."""
         patch = merge_patch(job.status.document(), status)
         if not patch:
             return True
         document = {"metadata": {"uid": job.uid, "resourceVersion": str(job.revision)}, "status": patch}
         answer = await self._api.patch(object_path(JOBS, job.namespace, job.name) + "/status", document)
         if answer.done:
-            self._count(job, read_job(answer.document))
+            self._count(job, lines)
+            self._store.put_job(read_job(answer.document))
             return True
         if answer.ending is Ending.CONFLICT or answer.ending is Ending.ABSENT:
             await self._starter.read_job(job.uid)
@@ -314,11 +319,14 @@ class StatusWriter:
             await asyncio.sleep(max(_RETRY_SECONDS, answer.retry_after_seconds))
         return False
 
-    def _count(self, before: Job, after: Job) -> None:
-        """Count the runs whose end this write recorded."""
-        ended = {entry.id for entry in before.status.entries() if entry.ended}
-        for entry in after.status.entries():
-            if entry.ended and entry.id not in ended:
-                key = before.namespace, before.name, entry.state.value, entry.trigger.value
-                self.results[key] = self.results.get(key, 0) + max(1, entry.count)
-        self._store.put_job(after)
+    def _count(self, job: Job, lines: Mapping[str, Entry]) -> None:
+        """Count the runs whose end this write recorded, and the attempts that failed."""
+        for line in fresh_ends(job.status.entries(), last_attempts(lines.values())):
+            key = job.namespace, job.name, line.state.value, line.trigger.value
+            self.results[key] = self.results.get(key, 0) + max(1, line.count)
+        known = {entry.id for entry in job.status.entries() if entry.ended}
+        failed = sum(line.state is State.FAILED and line.id not in known for line in lines.values())
+        if failed:
+            self.failed_attempts[job.namespace, job.name] = failed + self.failed_attempts.get(
+                (job.namespace, job.name), 0
+            )

@@ -29,7 +29,6 @@ EVERYTHING_UNSERVED = {
     "concurrencyPolicy": "Replace",
     "misfirePolicy": "CatchUp",
     "leaseDuration": "1h",
-    "retry": {"maxRetries": 1},
     "options": [{"name": "day"}],
     "fanOut": {"units": ["a"]},
     "health": {"maxTimeWithoutSuccess": "1d"},

@@ -25,7 +25,7 @@ from .resources import JOBS
 from .server import MemoryApi
 from .statuses import Document
 from .virtual import START, VirtualClock, later, run_virtual, virtual_loop
-from .witness import Witness
+from .witness import Witness, epoch
 
 T = TypeVar("T")
 
@@ -182,6 +182,12 @@ def play(scenario: Callable[[], Coroutine[Any, Any, T]], *, start: float = START
 def firing_lines(status: Document) -> dict[int, Document]:
     """The lines of a history that are of one firing each, by its epoch second."""
     return {int(line["id"]): line for line in status.get("history") or () if line["id"].isdigit()}
+
+
+def last_lines(lines: Iterable[Document]) -> dict[int, Document]:
+    """The line of the last attempt of each firing, by its epoch second."""
+    alone = [line for line in lines if not line.get("count")]
+    return {epoch(line["scheduledTime"]): line for line in sorted(alone, key=lambda line: line["attempt"])}
 
 
 def states(status: Document) -> list[str]:

@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Callable
 from typing import Any
+from zlib import crc32
 
 import pytest
 
@@ -13,6 +14,7 @@ from .actors import End, delete_pod, edit_spec, objects
 from .engine import MINUTELY, Operator, Scene, play
 from .faults import Break, Chances, Outcome, Plan
 from .resources import PODS
+from .statuses import Document
 from .virtual import later
 from .witness import Violation
 
@@ -29,6 +31,8 @@ JOBS: dict[str, dict[str, Any]] = {
     "often": {"schedule": "*/20 * * * * *", "concurrencyPolicy": "Allow", "misfirePolicy": "Skip"},
     "jitter": {"schedule": "*/30 * * * * *", "concurrencyPolicy": "Allow", "jitter": "20s"},
     "deadline": {"startingDeadlineSeconds": 20},
+    "retry": {"concurrencyPolicy": "Forbid", "retry": {"maxRetries": 2, "delay": "3s"}},
+    "retry-allow": {"schedule": "*/30 * * * * *", "concurrencyPolicy": "Allow", "retry": {"maxRetries": 2}},
 }
 CALM_SECONDS = 330
 STREAMS = ("", "leases", "pods", "scheduledjobs")
@@ -145,9 +149,15 @@ class Disturber:
             operator.clock.offset_seconds = 0
 
 
+def fails(meta: Document) -> bool:
+    """Half of the attempts of the jobs that try again."""
+    return meta["name"].startswith("retry") and crc32(meta["name"].encode()) % 2 == 0
+
+
 async def chaos(seed: int) -> None:
     scene = Scene()
-    scene.end = End(after_seconds=random.Random(seed).choice([1.0, 8.0, 70.0]))
+    seconds = random.Random(seed).choice([1.0, 8.0, 70.0])
+    scene.kubelet.ends = lambda pod: End(seconds, "Failed" if fails(pod["metadata"]) else "Succeeded")
     for name, spec in JOBS.items():
         scene.job(name, **spec)
     disturber = Disturber(scene, seed)

@@ -1,4 +1,4 @@
-"""A replica is killed or stopped between any two of its steps: of an ordinary firing, of a takeover, of a firing that was missed."""
+"""A replica is killed or stopped between any two of its steps: of an ordinary firing, a takeover, a missed firing, a retry."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from functools import cache
 
 import pytest
 
-from .actors import delete_pod
-from .engine import Operator, Scene, firing_lines, play
+from .actors import End, delete_pod
+from .engine import Operator, Scene, last_lines, play
 from .faults import Fault, Point, Rule
 from .resources import PODS
+from .statuses import Document
 from .store import Change
 from .virtual import START, later
 from .witness import Violation
@@ -61,6 +62,21 @@ async def late(policy: str) -> tuple[Scene, Operator]:
     return scene, scene.first(uid)
 
 
+async def retry(policy: str) -> tuple[Scene, Operator]:
+    """The first attempt is about to fail: the replica that will record it and make the next."""
+    scene = Scene()
+    uid = scene.job(schedule="1 9 * * *", concurrencyPolicy=policy, retry={"maxRetries": 3, "delay": "2s"})
+    fails = End(1.5, "Failed")
+    scene.kubelet.ends = lambda pod: fails if attempt_of(pod) == 1 else scene.end
+    scene.start("a", "b", "c")
+    await scene.at(DUE + 1.4)
+    return scene, scene.first(uid)
+
+
+def attempt_of(pod: Document) -> int:
+    return int(pod["metadata"]["annotations"]["quarterjack.dev/attempt"])
+
+
 Situation = Callable[[str], Awaitable[tuple[Scene, Operator]]]
 
 
@@ -95,14 +111,15 @@ def course(situation: Situation, policy: str) -> Course:
 
 
 def state_of(scene: Scene, firing: int) -> str:
-    return str(firing_lines(scene.status()).get(firing, {}).get("state"))
+    return str(last_lines(scene.status()["history"]).get(firing, {}).get("state"))
 
 
-def delete_first_pod(scene: Scene) -> None:
-    """Somebody deletes the Pod of the first firing, soon after it was made."""
+def delete_next_pod(scene: Scene) -> None:
+    """Somebody deletes the next Pod, soon after it was made."""
+    before = len(scene.api.ledger.pods)
 
     def on_change(change: Change) -> None:
-        if change.before is None and len(scene.api.ledger.pods) == 0:
+        if change.before is None and len(scene.api.ledger.pods) == before:
             later(0.3, delete_pod, scene.api, change.key[1])
 
     scene.api.store.tables[PODS].listeners[id(scene)] = on_change
@@ -113,7 +130,7 @@ async def stopped(situation: Situation, policy: str, step: int, *, stall: float 
     scene, victim = await situation(policy)
     began = scene.now - BEGIN
     if deleting:
-        delete_first_pod(scene)
+        delete_next_pod(scene)
     if stall is None:
         victim.process.crash_at(step)
         await scene.until(lambda: victim.process.crashed)
@@ -128,7 +145,10 @@ async def stopped(situation: Situation, policy: str, step: int, *, stall: float 
     scene.witness.check(calm_seconds=35)
     (account,) = scene.witness.accounts.values()
     assert scene.api.ledger.firings(account.uid)[0] == FIRING
-    assert account.lines[str(FIRING)]["state"] == ("Failed" if deleting else "Succeeded")
+    lost = deleting and situation is not retry
+    assert last_lines(account.lines.values())[FIRING]["state"] == ("Failed" if lost else "Succeeded")
+    if situation is retry:
+        assert [pod.attempt for pod in scene.api.ledger.pods] == [1, 2, 3][: 3 if deleting else 2]
 
 
 def at_each(steps: Iterable[int], situation: Situation, policy: str, *, stall: float | None, deleting: bool) -> None:
@@ -147,7 +167,7 @@ deleted_or_not = pytest.mark.parametrize(
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("situation", [on_time, takeover, late])
+@pytest.mark.parametrize("situation", [on_time, takeover, late, retry])
 @deleted_or_not
 def test_a_crash_at_any_step_costs_no_firing_and_doubles_none(
     situation: Situation, policy: str, deleting: bool
@@ -162,7 +182,10 @@ def test_a_stall_at_any_step_costs_no_firing_and_doubles_none(policy: str, stall
     at_each(course(on_time, policy).steps, on_time, policy, stall=stall, deleting=deleting)
 
 
-@pytest.mark.parametrize(("situation", "policy"), [(takeover, "Forbid"), (late, "Forbid"), (late, "Allow")])
+@pytest.mark.parametrize(
+    ("situation", "policy"),
+    [(takeover, "Forbid"), (late, "Forbid"), (late, "Allow"), (retry, "Forbid"), (retry, "Allow")],
+)
 @pytest.mark.parametrize("stall", [4.0, 70.0])
 def test_a_stall_at_any_step_of_what_makes_up_for_others_doubles_nothing(
     situation: Situation, policy: str, stall: float
@@ -177,6 +200,7 @@ def test_a_stall_at_any_step_of_what_makes_up_for_others_doubles_nothing(
         pytest.param(on_time, "Forbid", 600.0, id="10 minutes, Forbid"),
         pytest.param(takeover, "Forbid", 600.0, id="10 minutes, in a takeover"),
         pytest.param(late, "Forbid", 600.0, id="10 minutes, of a missed firing"),
+        pytest.param(retry, "Forbid", 600.0, id="10 minutes, of an attempt"),
         pytest.param(on_time, "Forbid", 3600.0, id="an hour"),
     ],
 )

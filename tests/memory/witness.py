@@ -16,6 +16,7 @@ from .store import Change
 
 LIVE = ("Pending", "Running")
 NOT_RUN = ("Missed", "Skipped")
+NOT_RETRIED = ("LaunchUnknown", "PodInvalid", "Replaced")
 
 
 class Violation(AssertionError):
@@ -42,6 +43,7 @@ class Account:
     watermark: int = 0
     lines: dict[str, Document] = field(default_factory=dict)
     segments: list[Segment] = field(default_factory=list)
+    retries: int = 10  # the least that it was ever allowed
     gone: bool = False
 
     def due(self, now: float) -> Iterator[int]:
@@ -88,6 +90,7 @@ class Witness:
         meta, spec, status = document["metadata"], document["spec"], document.get("status") or {}
         account = self.accounts.setdefault(meta["uid"], Account(meta["uid"], meta["name"]))
         account.forbids = spec.get("concurrencyPolicy", "Forbid") == "Forbid"
+        account.retries = min(account.retries, (spec.get("retry") or {}).get("maxRetries", 0))
         if change.deleted:
             account.gone = True
             return
@@ -143,7 +146,7 @@ class Witness:
         """
         problems = [*self.problems, *self._doubles()]
         for account in self.accounts.values():
-            problems += self._contradictions(account)
+            problems += [*self._contradictions(account), *_lost_attempts(account)]
             if not account.gone:
                 problems += self._gaps(account, self._api.clock.wall() - calm_seconds, alive=alive)
         if problems:
@@ -179,6 +182,21 @@ class Witness:
                 yield f"{account.name}: {count} firings are said to be missed from {rfc3339(first)}, not {covered}"
         if due and account.segments[-1].fires and account.watermark < due[-1]:
             yield f"the watermark of {account.name} stays at {rfc3339(account.watermark)}"
+
+
+def _lost_attempts(account: Account) -> Iterator[str]:
+    """Attempts follow on one another without a gap, each on a failure, as many as the job allows."""
+    runs: dict[str, list[Document]] = {}
+    for line in account.lines.values():
+        runs.setdefault(line["id"].removesuffix(f"-{line['attempt']}"), []).append(line)
+    for run, lines in runs.items():
+        *earlier, last = sorted(lines, key=lambda line: int(line["attempt"]))
+        if [line["attempt"] for line in (*earlier, last)] != list(range(1, len(lines) + 1)):
+            yield f"{account.name}: attempts of {run} are missing: {lines}"
+        if any(line["state"] != "Failed" for line in earlier):
+            yield f"{account.name}: {run} was tried again though it had not failed: {earlier}"
+        if last["state"] == "Failed" and last["attempt"] <= account.retries and last["reason"] not in NOT_RETRIED:
+            yield f"{account.name}: {run} was not tried again: {last}"
 
 
 def _has_record(account: Account, firing: int, rows: list[tuple[int, int, int]]) -> bool:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from quarterjack import names
 from quarterjack.clock import rfc3339
 from quarterjack.manifests import Run, Window, claim_manifest
-from quarterjack.model import Claim, Entry, Misfire, Outcome, Policy, State, Trigger, newest_first, read_entry
+from quarterjack.model import Claim, Entry, Misfire, Outcome, Policy, Retry, State, Trigger, newest_first, read_entry
 from quarterjack.reading import outcome_text, read_claim, read_job, read_spec, read_status, unserved_fields
 from quarterjack.report import entry_document
 from tests.unit.given import CREATED, NOON, UID, a_job, a_run, a_status
@@ -78,6 +78,20 @@ def test_a_spec_that_cannot_be_read_is_invalid_and_says_what(field: str, value: 
 
 
 @pytest.mark.parametrize(
+    ("raw", "retry"),
+    [
+        pytest.param({}, Retry(most=0, delay_ms=10_000, longest_delay_ms=600_000), id="nothing"),
+        pytest.param({"maxRetries": 3}, Retry(most=3), id="with the defaults of the API"),
+        pytest.param(
+            {"maxRetries": 1, "delay": "1.5s", "maxDelay": "1h"}, Retry(1, 1_500, 3_600_000), id="with its own waits"
+        ),
+    ],
+)
+def test_retry_is_read(raw: dict[str, Any], retry: Retry) -> None:
+    assert read_spec({"retry": raw}).retry == retry
+
+
+@pytest.mark.parametrize(
     ("raw", "fields"),
     [
         pytest.param({}, (), id="nothing"),
@@ -85,9 +99,9 @@ def test_a_spec_that_cannot_be_read_is_invalid_and_says_what(field: str, value: 
         pytest.param({"misfirePolicy": "CatchUp"}, ("spec.misfirePolicy",), id="CatchUp"),
         pytest.param({"leaseDuration": "900s"}, (), id="the default lease"),
         pytest.param({"leaseDuration": "1h"}, ("spec.leaseDuration",), id="another lease"),
-        pytest.param({"retry": {"maxRetries": 0}}, (), id="no retry"),
+        pytest.param({"retry": {"maxRetries": 2}}, (), id="retry"),
         pytest.param(
-            {"retry": {"maxRetries": 2}, "fanOut": {"units": ["a"]}}, ("spec.retry.maxRetries", "spec.fanOut"), id="two"
+            {"misfirePolicy": "CatchUp", "fanOut": {"units": ["a"]}}, ("spec.misfirePolicy", "spec.fanOut"), id="two"
         ),
         pytest.param({"options": []}, (), id="no options"),
         pytest.param({"health": {"maxTimeWithoutSuccess": "1h"}}, ("spec.health.maxTimeWithoutSuccess",), id="health"),

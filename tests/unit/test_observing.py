@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from quarterjack.clock import rfc3339
-from quarterjack.model import Entry, Job, State, Status
+from quarterjack.model import Entry, Firings, Job, State, Status
 from quarterjack.observing import (
     NO_FIRINGS,
     Observation,
@@ -20,6 +20,7 @@ from quarterjack.observing import (
     shown_schedule,
 )
 from quarterjack.reading import read_status
+from quarterjack.report import lines_of
 from quarterjack.zones import names as zones_known
 from tests.unit.given import CREATED, NOON, a_job, a_spec, a_status
 
@@ -34,8 +35,9 @@ def seen(job: Job, trial: Trial = Trial()) -> Observation:  # noqa: B008
 
 
 def status_of(job: Job, trial: Trial = Trial(), settled: tuple[Entry, ...] = ()) -> dict[str, Any]:  # noqa: B008
+    lines = lines_of(job, Firings(), settled)
     return observed_status(
-        job, seen(job, trial), now=NOON, served_by="us", scheduled_from=NOON, watermark=NOON, settled=settled
+        job, seen(job, trial), now=NOON, served_by="us", scheduled_from=NOON, watermark=NOON, lines=lines
     )
 
 

@@ -18,6 +18,7 @@ from quarterjack.report import (
     SIZE_MOST,
     condition,
     entry_document,
+    lines_of,
     merge_patch,
     next_time,
     report,
@@ -46,7 +47,7 @@ def reported(
     added: tuple[Entry, ...] = (),
 ) -> dict[str, Any]:
     firings = Firings({claim.key: claim for claim in claims}, {pod.key: pod for pod in pods})
-    return report(job, MINUTELY, firings, now=now, added=added)
+    return report(job, MINUTELY, lines_of(job, firings, added), now=now)
 
 
 def states(status: dict[str, Any]) -> dict[str, str]:
