@@ -292,8 +292,13 @@ def _ending(method: str, status: int, document: Mapping[str, Any]) -> Ending:
     if FENCE_MARK in str(document.get("message", "")) and method == "POST":
         return Ending.FENCED
     if status in {404, 410} and method != "POST":
-        return Ending.ABSENT
+        return Ending.ABSENT if _names_object(document) else Ending.DOUBT
     return Ending.REFUSED
+
+
+def _names_object(document: Mapping[str, Any]) -> bool:
+    """Whether it is the object that was not found, and not the path: a server that is starting up may not serve a kind yet."""
+    return bool((document.get("details") or {}).get("name"))
 
 
 def _document(body: bytes) -> Mapping[str, Any]:

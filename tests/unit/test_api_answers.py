@@ -48,12 +48,27 @@ def test_a_refusal_means_the_same_for_every_method(method: str, status: int, rea
     assert (answer.ending, answer.done, answer.status, answer.message) == (ending, False, status, "no")
 
 
+def not_found(status: int, **details: str) -> Response:
+    return Response(status, json({"kind": "Status", "reason": "NotFound", "details": details}))
+
+
 @pytest.mark.parametrize("status", [404, 410])
 @pytest.mark.parametrize("method", METHODS)
 def test_what_is_not_there_is_absent_but_a_create_is_refused(method: str, status: int) -> None:
     expected = Ending.REFUSED if method == "POST" else Ending.ABSENT
 
-    assert read_answer(method, refusal(status, "NotFound")).ending is expected
+    assert read_answer(method, not_found(status, name="report", kind="scheduledjobs")).ending is expected
+
+
+@pytest.mark.parametrize("method", ["GET", "PATCH", "DELETE"])
+@pytest.mark.parametrize(
+    "response",
+    [pytest.param(not_found(404), id="a path"), pytest.param(Response(404, b"404 page not found"), id="a page")],
+)
+def test_a_kind_that_a_starting_server_does_not_serve_yet_says_nothing_of_its_objects(
+    method: str, response: Response
+) -> None:
+    assert read_answer(method, response).ending is Ending.DOUBT
 
 
 @pytest.mark.parametrize("status", [403, 422])
