@@ -12,6 +12,7 @@ from .clock import ServerClock
 _SLICE = 200  # jobs attended before others on the loop get their turn
 _LONGEST_SECONDS = 30.0  # a clock that was set is noticed after so long
 STALL_SECONDS = 2.0
+_SUPERSEDED_MOST = 1000
 
 
 class Agenda:
@@ -37,9 +38,17 @@ class Agenda:
             return
         number = next(self._numbers)
         self._times[uid] = when, number
-        heapq.heappush(self._heap, (when, number, uid))
+        if len(self._heap) > 2 * len(self._times) + _SUPERSEDED_MOST:
+            self._drop_superseded()
+        else:
+            heapq.heappush(self._heap, (when, number, uid))
         if self._heap[0][1] == number:
             self._changed.set()
+
+    def _drop_superseded(self) -> None:
+        """Entries that were set anew leave the heap when their time comes: which may be in a year."""
+        self._heap = [(when, number, uid) for uid, (when, number) in self._times.items()]
+        heapq.heapify(self._heap)
 
     def bring_forward(self, uid: str, when: float) -> None:
         """Attend to a job at an instant, or earlier where that is set."""

@@ -355,6 +355,7 @@ class Desk:
         for known in (self._cursors, self._dirty, self._reported, self._loose_times, self._needs):
             known.pop(uid, None)
         self._plans.forget(uid)
+        self._membership.forget(uid)
 
     async def close(self) -> None:
         """Wait for the loose ends under way."""

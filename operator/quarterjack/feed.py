@@ -40,7 +40,7 @@ class Feed:
         """One event (or, with no kind, one object of a list)."""
         meta = item["metadata"]
         if kind == "DELETED":
-            self._store.drop_job(meta["uid"])
+            self._store.bury_job(meta["uid"])
             return
         if kind is None and self._began is not None:
             ago = asyncio.get_running_loop().time() - self._began

@@ -32,12 +32,16 @@ _BUCKET_SECONDS = 60
 _CLOSED_SECONDS = _BUCKET_SECONDS + ON_TIME_SECONDS
 _UNFENCED_SECONDS = 3600
 _ORPHAN_SECONDS = 600
+_LEASES_SECONDS = 300.0
 _DELETES_TOGETHER = 4
 _PODS_AT_ONCE = 2000
 
 
 class Janitor:
-    """Sweeps every ten seconds, its share: the buckets and jobs for which this replica ranks first."""
+    """Sweeps every ten seconds, its share: the buckets and jobs for which this replica ranks first.
+
+    What was left behind by jobs and replicas that are gone is looked for every five minutes.
+    """
 
     def __init__(
         self,
@@ -59,7 +63,8 @@ class Janitor:
         self._busy = busy
         self._ended_since: dict[tuple[str, str], float] = {}
         self._gone_since: dict[str, float] = {}
-        self.reaped = {"claims": 0, "pods": 0, "leases": 0}
+        self._leases_time = 0.0
+        self.reaped = {"claims": 0, "pods": 0, "leases": 0, "members": 0}
 
     async def run(self) -> None:
         """Sweep for ever."""
@@ -76,15 +81,16 @@ class Janitor:
                 log.warning("a sweep was cut short: %s", error)
 
     def _note(self) -> None:
-        """Since when each firing's end is on record, as far as this replica has seen."""
+        """Since when each firing's end is on record, as far as this replica has seen; and since when each job is gone."""
         now = asyncio.get_running_loop().time()
         seen: dict[tuple[str, str], float] = {}
         for uid, firings in self._store.firings.items():
             for key in firings.claims.keys() | firings.pods.keys():
-                if self._store.recorded(uid, key, ended=True):
-                    seen[uid, key] = self._ended_since.get((uid, key), now)
+                since = self._ended_since.get((uid, key)) if uid in self._store.jobs else None
+                if since is not None or self._store.recorded(uid, key, ended=True):
+                    seen[uid, key] = now if since is None else since
         self._ended_since = seen
-        known = {uid for uid in self._store.with_remains() if uid not in self._store.jobs}
+        known = self._store.with_remains() - self._store.jobs.keys()
         self._gone_since = {uid: self._gone_since.get(uid, now) for uid in known}
 
     def _kept(self, uid: str, key: str) -> bool:
@@ -165,28 +171,45 @@ class Janitor:
     async def _sweep_leases(self) -> None:
         """Leases of jobs that are gone (by quorum reads, and old enough that no replica can act on them), and of gone replicas."""
         now = asyncio.get_running_loop().time()
-        for uid, since in list(self._gone_since.items()):
-            if now < since + _ORPHAN_SECONDS:
-                continue
+        if now < self._leases_time:
+            return
+        self._leases_time = now + _LEASES_SECONDS
+        reaped = 0
+        for uid in [uid for uid, since in self._gone_since.items() if now >= since + _ORPHAN_SECONDS]:
             self._store.forget_gone_pods(uid)
-            if self._is_ours(uid):
-                await self._reap_orphans(uid)
+            if self._has_leases(uid) and self._is_ours(uid):
+                reaped += await self._reap_orphans(uid)
+        if reaped:
+            self.reaped["leases"] += reaped
+            log.warning("swept %d Leases of jobs that are gone", reaped)
         if self._is_ours("members"):
             await self._reap_members()
 
-    async def _reap_orphans(self, uid: str) -> None:
+    def _has_leases(self, uid: str) -> bool:
+        return uid in self._store.run_leases or bool(self._store.firings_of(uid).claims)
+
+    async def _reap_orphans(self, uid: str) -> int:
         path = LEASES.format(self._namespace)
         listing = await self._api.list(
             path, query={"labelSelector": f"{names.LABEL_JOB_UID}={uid}"}, metadata_only=True
         )
+        refs = {(item["metadata"].get("annotations") or {}).get(names.JOB_REF, "") for item in listing.items}
+        for ref in refs:
+            if not await self._is_gone(uid, ref):
+                return 0
+        reaped = 0
         for item in listing.items:
+            await self._yield()
             meta = item["metadata"]
-            namespace, _, name = (meta.get("annotations") or {}).get(names.JOB_REF, "").partition("/")
-            job = await self._api.get(object_path(JOBS, namespace, name), metadata_only=True)
-            if job.ending is not Ending.ABSENT and not (job.done and job.document["metadata"]["uid"] != uid):
-                return
             answer = await self._api.delete(object_path(LEASES, self._namespace, meta["name"]), uid=meta["uid"])
-            self.reaped["leases"] += answer.done
+            reaped += answer.done
+        return reaped
+
+    async def _is_gone(self, uid: str, ref: str) -> bool:
+        """Whether no job of that UID is there, by a quorum read."""
+        namespace, _, name = ref.partition("/")
+        job = await self._api.get(object_path(JOBS, namespace, name), metadata_only=True)
+        return job.ending is Ending.ABSENT or (job.done and job.document["metadata"]["uid"] != uid)
 
     async def _reap_members(self) -> None:
         path = LEASES.format(self._namespace)
@@ -198,8 +221,9 @@ class Janitor:
             holder = (item["metadata"].get("annotations") or {}).get(names.HOLDER)
             if silent and holder not in self._store.members:
                 meta = item["metadata"]
-                await self._api.delete(
+                answer = await self._api.delete(
                     object_path(LEASES, self._namespace, meta["name"]),
                     uid=meta["uid"],
                     revision=int(meta["resourceVersion"]),
                 )
+                self.reaped["members"] += answer.done

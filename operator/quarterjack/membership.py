@@ -50,6 +50,10 @@ class Membership:
             known = self._ranks[uid] = ranked(self._members, uid)
         return known
 
+    def forget(self, uid: str) -> None:
+        """The job is gone."""
+        self._ranks.pop(uid, None)
+
     def _changed(self) -> None:
         self._members = tuple(sorted({*self._store.members, self.replica}))
         self._ranks.clear()

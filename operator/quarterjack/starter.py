@@ -276,16 +276,17 @@ class Starter:
         began = self._clock.now()
         answer = await self._api.get(object_path(JOBS, known.namespace, known.name))
         if answer.ending is Ending.ABSENT:
-            self._store.drop_job(uid)
+            self._store.bury_job(uid)
             return None
         if not answer.done:
             return None
         job = read_job(answer.document)
         if job.uid != uid:
-            self._store.drop_job(uid)
+            self._store.bury_job(uid)
             return None
         self._store.put_job(job)
-        self._store.read_times[uid] = began
+        if uid in self._store.jobs:
+            self._store.read_times[uid] = began
         return answer.date
 
     async def verify(self, job: Job, entry: Entry) -> None:

@@ -6,6 +6,7 @@ A view is a hint to act, never evidence of absence. Whoever wants to hear of cha
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,6 +20,8 @@ from .pod import read_pod
 from .reading import read_claim
 
 EXPIRE_SECONDS = 10.0  # a replica that has not renewed its membership for so long is gone
+_PARSED_MOST = 2_000
+_GONE_SECONDS = 60.0  # longer than any request: an answer from before its deletion must not bring a job back
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,20 +55,29 @@ class Store:
         self.on_pod: list[Callable[[str], None]] = []
         self.on_members: list[Callable[[], None]] = []
         self.read_times: dict[str, float] = {}  # when the last quorum read of a job began, on the server's clock
-        self._entries: dict[str, tuple[int, dict[str, Entry]]] = {}
+        self._entries: OrderedDict[str, tuple[int, dict[str, Entry]]] = OrderedDict()
+        self._gone: OrderedDict[str, float] = OrderedDict()  # and until when that is remembered
 
     def put_job(self, job: Job) -> None:
         """Take a job as an event or an answer showed it, unless what is known is newer."""
         known = self.jobs.get(job.uid)
-        if known is not None and known.revision >= job.revision:
+        if job.uid in self._gone or (known is not None and known.revision >= job.revision):
             return
         self.jobs[job.uid] = job
         self._purge(job.uid)
         for tell in self.on_job:
             tell(job.uid)
 
+    def bury_job(self, uid: str) -> None:
+        """A job is gone for good: an event or a quorum read says so, and its UID never comes again."""
+        now = asyncio.get_running_loop().time()
+        while self._gone and next(iter(self._gone.values())) <= now:
+            self._gone.popitem(last=False)
+        self._gone[uid] = now + _GONE_SECONDS
+        self.drop_job(uid)
+
     def drop_job(self, uid: str) -> None:
-        """A job is gone."""
+        """A job is not shown any more."""
         if self.jobs.pop(uid, None) is not None:
             self._entries.pop(uid, None)
             self.read_times.pop(uid, None)
@@ -85,15 +97,16 @@ class Store:
         if known is None or known[0] != job.revision:
             known = job.revision, {entry.id: entry for entry in job.status.entries() if not entry.count}
             self._entries[uid] = known
+            self._entries.move_to_end(uid)
+            while len(self._entries) > _PARSED_MOST:
+                self._entries.popitem(last=False)
         return known[1]
-
-    def forget_entries(self, uid: str) -> None:
-        """Free the parsed history of a job that rests."""
-        self._entries.pop(uid, None)
 
     def recorded(self, uid: str, key: str, *, ended: bool) -> bool:
         """Whether a run has its record (and, with `ended`, its final one)."""
         job = self.jobs.get(uid)
+        if job is not None and not job.status.live and key.isdigit() and int(key) <= job.recorded_until:
+            return True  # no line says otherwise: the history need not be parsed
         return job is not None and has_record(job, self.entries(uid), key, ended=ended)
 
     def put_claim(self, claim: Claim) -> None:
