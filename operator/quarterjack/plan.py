@@ -11,7 +11,7 @@ import hashlib
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import islice, pairwise
 from typing import Any, Protocol
 
@@ -24,9 +24,19 @@ __all__ = ["Plan", "ScheduleError", "plan_from_line", "plan_of", "start_delay_ms
 
 BY_HAND = "by hand"
 YEAR_SECONDS = 366 * 86_400
-_MERGED_FIRINGS = 50_000
+_MERGED_FIRINGS = 5_000  # of all zones together, in some ten milliseconds
+_DENSE_YEARS, _RARE_YEARS = 2, 9
+_RARE_FIRINGS = 24  # in the dense years
 _KINDS = ("schedule", "interval", "runAfter")
 _EVERY, _ONCE = "every ", "once after "
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """The mean and the longest time between two neighbouring firings, in seconds; zeros where there are no two."""
+
+    period_seconds: int = 0
+    longest_gap_seconds: int = 0
 
 
 class Plan(Protocol):
@@ -53,8 +63,8 @@ class Plan(Protocol):
         """How many firings `between` has, `limit` where there are more."""
         ...
 
-    def longest_gap(self, after: int, *, years: int) -> int:
-        """The longest time between two neighbouring firings in so many years, in seconds; 0 where there are no two."""
+    def pace(self) -> Pace:
+        """How far apart its firings are, measured over the first years after the anchor."""
         ...
 
     def zones_at(self, epoch: int) -> tuple[str, ...]:
@@ -72,8 +82,9 @@ class CronPlan:
 
     anchor: int
     schedules: tuple[Schedule, ...]
-    # One schedule for all that fire alike after the anchor: 400 zones are about 80. Found at the first question.
+    # One schedule for all that fire alike after the anchor: 400 zones are about 80. Found at the first question, as the pace is.
     _distinct: list[Schedule] = field(default_factory=list, compare=False, repr=False)
+    _pace: list[Pace] = field(default_factory=list, compare=False, repr=False)
 
     def next_after(self, epoch: int) -> int | None:
         """The first firing strictly after the epoch second; None where none ever comes."""
@@ -103,15 +114,18 @@ class CronPlan:
             return min(groups[0].count_between(max(a, self.anchor), b), limit)
         return sum(1 for _ in islice(self.between(a, b), limit))
 
-    def longest_gap(self, after: int, *, years: int) -> int:
-        """The longest time between two neighbouring firings, in seconds; over many zones with many firings, a bound."""
-        from_time = datetime.fromtimestamp(max(after, self.anchor) + 1, UTC)
-        bound = min(int(schedule.longest_gap(from_time, years=years).total_seconds()) for schedule in self._groups())
-        if len(self._groups()) == 1:
-            return bound
-        end = after + years * YEAR_SECONDS
-        firings = list(islice(self.between(after, end), _MERGED_FIRINGS + 1))
-        return max((b - a for a, b in pairwise(firings)), default=0) if len(firings) <= _MERGED_FIRINGS else bound
+    def pace(self) -> Pace:
+        """Measured once: over two years, nine where firings are rare; over fewer firings the more zones there are."""
+        if not self._pace:
+            groups = self._groups()
+            self._pace.append(_pace_of(groups[0], self.anchor) if len(groups) == 1 else self._merged_pace())
+        return self._pace[0]
+
+    def _merged_pace(self) -> Pace:
+        firings = self.between(self.anchor, self.anchor + _RARE_YEARS * YEAR_SECONDS)
+        sample = list(islice(firings, _MERGED_FIRINGS // len(self._groups())))
+        gaps = [b - a for a, b in pairwise(sample)]
+        return Pace(sum(gaps) // len(gaps), max(gaps)) if gaps else Pace()
 
     def zones_at(self, epoch: int) -> tuple[str, ...]:
         """The zones whose firing the epoch second is, sorted."""
@@ -158,10 +172,9 @@ class IntervalPlan:
         before = (max(a, self.anchor) - self.anchor) // self.period_seconds
         return 0 if b < first else min(max((b - self.anchor) // self.period_seconds - before, 0), limit)
 
-    def longest_gap(self, after: int, *, years: int) -> int:
-        """The period."""
-        del after, years
-        return self.period_seconds
+    def pace(self) -> Pace:
+        """The period, always."""
+        return Pace(self.period_seconds, self.period_seconds)
 
     def zones_at(self, epoch: int) -> tuple[str, ...]:
         """None: an interval has no wall clock."""
@@ -199,10 +212,9 @@ class OncePlan:
         """How many firings `between` has."""
         return min(len(list(self.between(a, b))), limit)
 
-    def longest_gap(self, after: int, *, years: int) -> int:
-        """Zero: it fires once."""
-        del after, years
-        return 0
+    def pace(self) -> Pace:
+        """None: no two firings."""
+        return Pace()
 
     def zones_at(self, epoch: int) -> tuple[str, ...]:
         """None: a delay has no wall clock."""
@@ -240,10 +252,9 @@ class ByHandPlan:
         del a, b, limit
         return 0
 
-    def longest_gap(self, after: int, *, years: int) -> int:
-        """Zero."""
-        del after, years
-        return 0
+    def pace(self) -> Pace:
+        """None: no two firings."""
+        return Pace()
 
     def zones_at(self, epoch: int) -> tuple[str, ...]:
         """None."""
@@ -318,6 +329,21 @@ def _in_zones(expression: str, names: Sequence[str]) -> tuple[Schedule, ...]:
     """The expression in each zone, sorted by name."""
     by_name = {schedule.time_zone: schedule for schedule in [Schedule.parse(expression, time_zone=n) for n in names]}
     return tuple(by_name[name] for name in sorted(by_name))
+
+
+def _pace_of(schedule: Schedule, anchor: int) -> Pace:
+    """The pace of one zone: counted, not walked."""
+    years = _DENSE_YEARS
+    if schedule.count_between(anchor, anchor + years * YEAR_SECONDS) < _RARE_FIRINGS:
+        years = _RARE_YEARS
+    end = anchor + years * YEAR_SECONDS
+    count = schedule.count_between(anchor, end)
+    first, last = schedule.next_epoch(anchor), schedule.previous_epoch(end)
+    if count < 2 or first is None or last is None:
+        return Pace()
+    period = (last - first) // (count - 1)
+    gap = schedule.longest_gap(datetime.fromtimestamp(anchor + 1, UTC), years=years) // timedelta(seconds=1)
+    return Pace(period, max(gap, period))
 
 
 def _refuse_zones(spec: Mapping[str, Any]) -> None:

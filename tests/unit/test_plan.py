@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quarterjack import zones
-from quarterjack.plan import Plan, ScheduleError, plan_from_line, plan_of, start_delay_ms
+from quarterjack.plan import Pace, Plan, ScheduleError, plan_from_line, plan_of, start_delay_ms
 from quarterjack.schedule import Schedule
 from tests.unit.oracle import Oracle, quickest, utc
 
@@ -203,7 +203,7 @@ def test_an_interval_first_fires_one_period_after_its_anchor() -> None:
 
     assert plan.next_after(0) == CREATED + HOUR
     assert plan.previous(CREATED + HOUR - 1) is None
-    assert plan.longest_gap(CREATED, years=1) == HOUR
+    assert plan.pace() == Pace(HOUR, HOUR)
 
 
 def test_a_run_after_fires_once_and_never_again_until_it_is_anchored_anew() -> None:
@@ -212,7 +212,7 @@ def test_a_run_after_fires_once_and_never_again_until_it_is_anchored_anew() -> N
 
     assert list(plan.between(0, LONG_AFTER)) == [CREATED + 90]
     assert plan.next_after(CREATED + 90) is None
-    assert plan.longest_gap(CREATED, years=1) == 0
+    assert plan.pace() == Pace()
     assert resumed.next_after(0) == CREATED + DAY + 90
 
 
@@ -267,20 +267,68 @@ def test_the_question_for_the_next_firing_in_all_zones_is_quick() -> None:
     assert took < 0.002
 
 
-def test_the_longest_gap_of_many_zones_is_that_between_their_firings() -> None:
+def test_the_pace_of_many_zones_is_that_of_their_firings_together() -> None:
     plan = plan_of({"schedule": "0 0 * * *", "timeZones": ["Europe/Berlin", "Asia/Tokyo"]}, anchor=CREATED)
+    gaps = [b - a for a, b in pairwise(plan.between(CREATED, CREATED + 732 * DAY))]
 
-    reached = list(plan.between(CREATED, CREATED + 366 * DAY))
+    pace = plan.pace()
 
-    assert plan.longest_gap(CREATED, years=1) == max(b - a for a, b in pairwise(reached))
+    assert pace.longest_gap_seconds == max(gaps)
+    assert pace.period_seconds == pytest.approx(12 * HOUR, abs=MINUTE)
 
 
-def test_the_longest_gap_of_one_zone_is_that_of_its_schedule() -> None:
-    plan = plan_of({"schedule": "0 5 * * *", "timeZone": "America/Los_Angeles"}, anchor=CREATED)
-    dense = plan_of({"schedule": "* * * * * *", "timeZones": ["America/Los_Angeles", "UTC"]}, anchor=CREATED)
+@pytest.mark.parametrize(
+    ("spec", "period", "longest_gap"),
+    [
+        pytest.param({"schedule": "0 5 * * *", "timeZone": "America/Los_Angeles"}, DAY, 25 * HOUR, id="a 25 h day"),
+        pytest.param({"schedule": "* * * * * *", "timeZones": ["Asia/Tokyo", "UTC"]}, 1, 1, id="every second in zones"),
+        pytest.param({"schedule": "*/15 9-16 * * *"}, 45 * MINUTE, 16 * HOUR + 15 * MINUTE, id="in office hours"),
+        pytest.param({"schedule": "0 0 1 1 *"}, 365.25 * DAY, 366 * DAY, id="once a year"),
+        pytest.param({"schedule": "0 0 29 2 *"}, 1461 * DAY, 1461 * DAY, id="every four years"),
+        pytest.param({"schedule": "0 0 1 1 1 * 2031"}, 0, 0, id="once for ever"),
+        pytest.param({"schedule": "0 0 30 2 *"}, 0, 0, id="never"),
+        pytest.param({}, 0, 0, id="by hand"),
+    ],
+)
+def test_the_pace_of_a_plan_is(spec: dict[str, Any], period: float, longest_gap: int) -> None:
+    pace = plan_of(spec, anchor=CREATED).pace()
 
-    assert plan.longest_gap(CREATED, years=1) == 25 * HOUR
-    assert dense.longest_gap(CREATED, years=1) == 1
+    assert pace.period_seconds == pytest.approx(period, rel=0.001)
+    assert pace.longest_gap_seconds == longest_gap
+
+
+expressions = st.tuples(
+    st.sampled_from(["0", "*", "*/7", "5,50"]),
+    st.sampled_from(["*", "2", "*/6", "9-17", "1,2,3"]),
+    st.sampled_from(["* * *", "* * 1-5", "1,15 * *", "L * *"]),
+).map(" ".join)
+
+
+@settings(max_examples=50, deadline=None)
+@given(expressions, st.sampled_from(EVERYWHERE))
+def test_no_two_neighbouring_firings_are_further_apart_than_the_pace_says(expression: str, zone: str) -> None:
+    plan = plan_of({"schedule": expression, "timeZone": zone}, anchor=CREATED)
+
+    pace = plan.pace()
+
+    reached = list(islice(plan.between(CREATED, CREATED + 700 * DAY), 3000))
+    assert max(b - a for a, b in pairwise(reached)) <= pace.longest_gap_seconds
+    assert 0 < pace.period_seconds <= pace.longest_gap_seconds
+
+
+def test_the_pace_is_found_in_a_fraction_of_a_millisecond_and_kept() -> None:
+    def plans() -> list[Plan]:
+        """Of a hundred jobs that have no schedule in common."""
+        specs = [{"schedule": f"{n % 60} {n % 24} * * {n % 7}", "timeZone": "Europe/Berlin"} for n in range(100)]
+        return [plan_of(spec, anchor=CREATED + n) for n, spec in enumerate(specs)]
+
+    kept = plans()
+
+    first = quickest(lambda: [plan.pace() for plan in plans()])
+    again = quickest(lambda: [plan.pace() for plan in kept])
+
+    assert first / 100 < 0.001
+    assert again / 100 < 0.000_01
 
 
 @pytest.mark.parametrize("schedule", ["* * * * * *", "* * * * *", "*/5 8-18 * * 1-5"])
