@@ -34,3 +34,12 @@ def format_duration(milliseconds: int) -> str:
     """The duration in the largest unit that holds it as a whole number: 5400000 is `90m`."""
     unit = next(unit for unit in ("d", "h", "m", "s", "ms") if milliseconds % UNIT_MS[unit] == 0)
     return f"{milliseconds // UNIT_MS[unit]}{unit}"
+
+
+def shown_duration(seconds: int) -> str:
+    """For people, in as many units as it takes: 90000 is `1d1h`."""
+    parts = []
+    for unit, length in (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)):
+        number, seconds = divmod(seconds, length)
+        parts.append(f"{number}{unit}" if number else "")
+    return "".join(parts) or "0s"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quarterjack.durations import MAX_MS, format_duration, parse_duration, whole_seconds
+from quarterjack.durations import MAX_MS, format_duration, parse_duration, shown_duration, whole_seconds
 
 
 @pytest.mark.parametrize(
@@ -78,3 +78,10 @@ def test_a_duration_is_written_in_the_largest_whole_unit(milliseconds: int, text
 @given(st.integers(1, MAX_MS))
 def test_what_is_written_is_read_back(milliseconds: int) -> None:
     assert parse_duration(format_duration(milliseconds)) == milliseconds
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0s"), (59, "59s"), (3661, "1h1m1s"), (90_000, "1d1h"), (172_800, "2d"), (29_100, "8h5m")]
+)
+def test_a_duration_is_shown_in_all_its_units(seconds: int, text: str) -> None:
+    assert shown_duration(seconds) == text
