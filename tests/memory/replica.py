@@ -34,6 +34,7 @@ class Replica:
         self.steps = 0
         self.send_steps: list[int] = []  # the steps that sent a request
         self.crashed = False
+        self.early_seconds = 0.0  # all of its waits end so much too early, or half-way where they are shorter
         self.stalled_until = float("-inf")
         self._burying = False
         self._at: dict[int, Callable[[], None]] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -214,3 +215,31 @@ def test_the_next_time_is_right_within_a_second_of_an_edit(
         assert scene.status().get("nextScheduleTime") == after
 
     play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("first_day", "utc_hours"),
+    [
+        pytest.param("2026-03-06T00:00", [13, 13, 12, 12], id="in spring"),
+        pytest.param("2026-10-30T00:00", [12, 12, 13, 13], id="in autumn"),
+    ],
+)
+def test_a10_a_daily_job_is_next_due_at_its_true_local_time_over_both_nights(
+    first_day: str, utc_hours: list[int]
+) -> None:
+    begin = utc(first_day)
+    firings = [begin + timedelta(days=day, hours=hour) for day, hour in enumerate(utc_hours)]
+
+    async def scenario() -> None:
+        scene = Scene()
+        scene.job(schedule="0 5 * * *", timeZone="America/Los_Angeles")
+        for firing, following in pairwise(firings):
+            await scene.at((firing - begin).total_seconds() - 60)
+            scene.restart()
+            await scene.at((firing - begin).total_seconds() + 60)
+            assert scene.status()["nextScheduleTime"] == f"{following:%Y-%m-%dT%H:%M:%SZ}"
+            scene.crash()
+        scene.witness.check()
+        assert len(scene.api.ledger.pods) == len(firings) - 1
+
+    play(scenario, start=begin.timestamp())

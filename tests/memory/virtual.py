@@ -44,6 +44,8 @@ class ScenarioError(AssertionError):
 class Gate(Protocol):
     """Decides over the callbacks of the contexts that carry it."""
 
+    early_seconds: float  # how much too early its waits end, as those of a coarse timer do
+
     def admit(self, step: Step) -> None:
         """Run the step, now or later, or never."""
         ...
@@ -153,7 +155,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         if gate is None:
             return super().call_at(when, callback, *args, context=context)
         step = Step(gate, callback, args, context or contextvars.copy_context())
-        handle = super().call_at(when, step, context=step.context)
+        early = min(gate.early_seconds, max(0.0, when - self.time()) / 2)
+        handle = super().call_at(when - early, step, context=step.context)
         step.handle = handle
         return handle
 
