@@ -17,7 +17,7 @@ from typing import Any
 from . import names
 from .api import JOBS, LEASES, Api, Ending, Listing, object_path
 from .attempts import last_attempts
-from .decision import may_fire, settle
+from .decision import may_fire
 from .errors import ApiError
 from .events import Recorder
 from .launcher import Launcher
@@ -27,6 +27,7 @@ from .observing import NO_FIRINGS, Trial, edit_instant, is_rescheduled, observe,
 from .plan import ByHandPlan
 from .reading import read_claim, read_job
 from .report import fresh_ends, lines_of, merge_patch, report
+from .settling import settle
 from .starter import Plans, Starter
 from .store import Store
 from .text import safe

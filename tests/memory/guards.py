@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from quarterjack import decision, desk, janitor, starter, status
+from quarterjack import decision, desk, janitor, settling, starter, status
 from quarterjack.api import Answer, Api
 from quarterjack.launcher import Launch, Launched, Launcher, Trace, Traced
 from quarterjack.manifests import Run, Window
@@ -258,5 +258,5 @@ def reap_at_once(patch: pytest.MonkeyPatch) -> None:
 
 def settle_early(patch: pytest.MonkeyPatch) -> None:
     """Without late-gap."""
-    for module in (desk, decision, status):
+    for module in (desk, settling, status):
         patch.setattr(module, "LATE_SECONDS", 3)
