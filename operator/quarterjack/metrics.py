@@ -8,7 +8,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.registry import Collector
 
 from . import __version__
-from .model import Job
+from .model import Job, State
 from .replica import Replica
 
 _JOB = ["namespace", "scheduledjob"]
@@ -69,17 +69,23 @@ class ReplicaCollector(Collector):
             "Attempts that failed, also those of runs that succeeded later.",
             labels=_JOB,
         )
-        present = {(job.namespace, job.name) for job in jobs}
-        results, failed = self._replica.writer.results, self._replica.writer.failed_attempts
-        for key in [key for key in results if key[:2] not in present]:
-            del results[key]
-        for gone in failed.keys() - present:
-            del failed[gone]
-        for (namespace, name, result, trigger), count in results.items():
-            runs.add_metric([namespace, name, result, trigger], count)
-        for (namespace, name), count in failed.items():
-            failures.add_metric([namespace, name], count)
-        yield from (runs, failures)
+        not_run = {
+            State.SKIPPED: CounterMetricFamily(
+                "scheduledjob_skipped", "Firings that were skipped, by reason.", labels=[*_JOB, "reason"]
+            ),
+            State.MISSED: CounterMetricFamily(
+                "scheduledjob_missed", "Firings that nothing could start in time, by reason.", labels=[*_JOB, "reason"]
+            ),
+        }
+        for job in jobs:
+            tally = self._replica.writer.tallies.of(job.uid)
+            for (result, trigger), count in tally.results.items():
+                runs.add_metric([job.namespace, job.name, result, trigger], count)
+            for (state, reason), count in tally.reasons.items():
+                not_run[state].add_metric([job.namespace, job.name, reason], count)
+            if tally.failed_attempts:
+                failures.add_metric([job.namespace, job.name], tally.failed_attempts)
+        yield from (runs, failures, *not_run.values())
 
     def _work(self) -> Iterator[Metric]:
         replica = self._replica

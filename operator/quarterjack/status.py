@@ -16,7 +16,6 @@ from typing import Any
 
 from . import names
 from .api import JOBS, LEASES, Api, Ending, Listing, object_path
-from .attempts import last_attempts
 from .decision import may_fire
 from .errors import ApiError
 from .events import Recorder
@@ -26,10 +25,11 @@ from .model import Claim, Entry, Firings, Job, State, Trigger
 from .observing import NO_FIRINGS, Trial, edit_instant, is_rescheduled, observe, observed_status, old_plan
 from .plan import ByHandPlan
 from .reading import read_claim, read_job
-from .report import fresh_ends, lines_of, merge_patch, report
+from .report import lines_of, merge_patch, report
 from .settling import settle
 from .starter import Plans, Starter
 from .store import Store
+from .tallies import Tallies
 from .text import safe
 from .transport import TransportError
 from .windows import LATE_SECONDS
@@ -86,11 +86,7 @@ class StatusWriter:
         self._busy_since: float | None = None
         self._no_report_until = 0.0
         self._again: asyncio.TimerHandle | None = None
-        self.results: dict[
-            tuple[str, str, str, str], int
-        ] = {}  # namespace, job, result, trigger: runs that we recorded
-
-        self.failed_attempts: dict[tuple[str, str], int] = {}  # by namespace and job
+        self.tallies = Tallies(store)
 
     def __len__(self) -> int:
         return len(self._needs) + len(self._tasks)
@@ -308,7 +304,7 @@ class StatusWriter:
         document = {"metadata": {"uid": job.uid, "resourceVersion": str(job.revision)}, "status": patch}
         answer = await self._api.patch(object_path(JOBS, job.namespace, job.name) + "/status", document)
         if answer.done:
-            self._count(job, lines)
+            self.tallies.record(job, lines)
             self._store.put_job(read_job(answer.document))
             return True
         if answer.ending is Ending.CONFLICT or answer.ending is Ending.ABSENT:
@@ -319,15 +315,3 @@ class StatusWriter:
             )
             await asyncio.sleep(max(_RETRY_SECONDS, answer.retry_after_seconds))
         return False
-
-    def _count(self, job: Job, lines: Mapping[str, Entry]) -> None:
-        """Count the runs whose end this write recorded, and the attempts that failed."""
-        for line in fresh_ends(job.status.entries(), last_attempts(lines.values())):
-            key = job.namespace, job.name, line.state.value, line.trigger.value
-            self.results[key] = self.results.get(key, 0) + max(1, line.count)
-        known = {entry.id for entry in job.status.entries() if entry.ended}
-        failed = sum(line.state is State.FAILED and line.id not in known for line in lines.values())
-        if failed:
-            self.failed_attempts[job.namespace, job.name] = failed + self.failed_attempts.get(
-                (job.namespace, job.name), 0
-            )

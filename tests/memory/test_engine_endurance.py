@@ -17,8 +17,8 @@ def held(scene: Scene) -> Counter[str]:
     """What all replicas hold, and how many series each shows."""
     counts: Counter[str] = Counter()
     for name, operator in scene.operators.items():
-        counts[f"{name}: series"] = series(operator.running)
         counts.update({f"{name}: {path}": count for path, count in holdings(operator.running).items()})
+        counts[f"{name}: series"] = series(operator.running)
     return counts
 
 

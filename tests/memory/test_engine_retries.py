@@ -58,10 +58,11 @@ def history(scene: Scene) -> list[tuple[int, str, str]]:
 def counted(scene: Scene) -> tuple[dict[str, int], int]:
     """Runs by result, and failed attempts, over all replicas."""
     results: dict[str, int] = {}
-    for operator in scene.operators.values():
-        for (_, _, result, _), count in operator.running.writer.results.items():
+    tallies = [o.running.writer.tallies.of(uid) for o in scene.operators.values() for uid in o.running.store.jobs]
+    for tally in tallies:
+        for (result, _), count in tally.results.items():
             results[result] = results.get(result, 0) + count
-    return results, sum(sum(o.running.writer.failed_attempts.values()) for o in scene.operators.values())
+    return results, sum(tally.failed_attempts for tally in tallies)
 
 
 def test_an_evicted_attempt_is_followed_by_one_that_succeeds_and_the_run_has_succeeded() -> None:
