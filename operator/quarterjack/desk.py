@@ -19,7 +19,7 @@ from .attempts import waits_until
 from .clock import ServerClock
 from .decision import UNRECORDED_MOST, first_unclaimed, is_full, may_fire, start_time, takeover_time, untold
 from .membership import Membership
-from .model import Claim, Entry, Job
+from .model import Claim, Entry, Job, Trigger
 from .names import run_key
 from .plan import Plan, ScheduleError, plan_of
 from .starter import Starter
@@ -98,6 +98,7 @@ class Desk:
         self._served_by = served_by
         self._views_live = views_live
         self._scheduling = scheduling
+        self._closed = False
         self.agenda = Agenda(clock, self.attend)
         self._cursors: dict[str, tuple[int, int, int]] = {}  # uid: generation, anchor, last firing handed out
         self._dirty: dict[str, float] = {}
@@ -277,6 +278,8 @@ class Desk:
         for claim in firings.claims.values():
             if not untold(claim, firings.pods, entries) or self._is_ended(job, claim):
                 continue
+            if not self._scheduling and claim.trigger is not Trigger.MANUAL:
+                continue
             when = takeover_time(claim) + rank * _TAKEOVER_STEP_SECONDS
             if now >= when and self._views_live():
                 self._tie(job.uid, claim.key, partial(self._starter.take_over, claim))
@@ -314,7 +317,7 @@ class Desk:
 
     def _tie(self, uid: str, key: str, act: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Tie up a loose end, once at a time, not too many together."""
-        if (uid, key) in self._loose_ends or len(self._loose_ends) >= _LOOSE_ENDS_TOGETHER:
+        if self._closed or (uid, key) in self._loose_ends or len(self._loose_ends) >= _LOOSE_ENDS_TOGETHER:
             return
         task = asyncio.get_running_loop().create_task(act())
         self._loose_ends[uid, key] = task
@@ -357,7 +360,17 @@ class Desk:
         self._plans.forget(uid)
         self._membership.forget(uid)
 
+    @property
+    def under_way(self) -> int:
+        """Loose ends that are being tied up."""
+        return len(self._loose_ends)
+
     async def close(self) -> None:
-        """Wait for the loose ends under way."""
+        """Tie up the loose ends under way and no more; have what is seen and not yet reported written at once."""
+        self._closed = True
         if self._loose_ends:
             await asyncio.wait(list(self._loose_ends.values()))
+        if self._views_live():
+            for uid in [uid for uid in self._dirty if self._membership.ranks(uid)[0] == self._membership.replica]:
+                del self._dirty[uid]
+                self._writer.ask(uid, Need.REPORT)

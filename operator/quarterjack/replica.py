@@ -207,7 +207,6 @@ class Replica:
 
     async def shut_down(self) -> list[str]:
         """Stop claiming, finish what is in flight, flush statuses, leave; what was left after the grace period."""
-        left: list[str] = []
         try:
             async with asyncio.timeout(self.settings.grace_seconds):
                 await self.turns.close()
@@ -215,5 +214,13 @@ class Replica:
                 await self.writer.flush()
                 await self.membership.leave()
         except TimeoutError:
-            left = [f"{len(self.turns)} due firings", f"{len(self.writer)} statuses"]
-        return left
+            return self._left()
+        return []
+
+    def _left(self) -> list[str]:
+        counts = {
+            "launches under way": self.turns.under_way,
+            "claims to look after": self.desk.under_way,
+            "statuses to write": len(self.writer),
+        }
+        return [*(f"{count} {what}" for what, count in counts.items() if count), "the membership, which expires"]

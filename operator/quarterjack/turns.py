@@ -115,6 +115,11 @@ class Turns:
         """Whether launches are under way or waiting, here or with another replica: other writes yield to them."""
         return bool(self._own or self._leaders) or len(self._tasks) > self._in_flight_most // 4
 
+    @property
+    def under_way(self) -> int:
+        """Launches that have been begun and not ended."""
+        return len(self._tasks)
+
     def add(self, due: Due) -> None:
         """Take a firing that is due."""
         ranks = self._ranks(due.uid)
