@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,13 +20,8 @@ def install(served: Cluster, tmp_path: Path) -> Iterator[Callable[[], Installati
     made: list[Installation] = []
 
     def make() -> Installation:
-        name = f"jobs-{time.monotonic_ns()}"
-        new = Installation(served, name, f"own-{name}", tmp_path / name)
-        for namespace in (new.namespace, new.own_namespace):
-            answer = served.api.post("/api/v1/namespaces", {"metadata": {"name": namespace}})
-            assert answer.status == 201, answer.text
-        made.append(new)
-        return new
+        made.append(Installation.make(served, tmp_path))
+        return made[-1]
 
     yield make
     for installation in made:

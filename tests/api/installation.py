@@ -47,6 +47,16 @@ class Installation:
     own_namespace: str
     log_dir: Path
 
+    @classmethod
+    def make(cls, cluster: Cluster, directory: Path) -> Installation:
+        """A new one, in namespaces of its own, so that it sees no other's jobs."""
+        name = f"jobs-{time.monotonic_ns()}"
+        made = cls(cluster, name, f"own-{name}", directory / name)
+        for namespace in (made.namespace, made.own_namespace):
+            answer = cluster.api.post("/api/v1/namespaces", {"metadata": {"name": namespace}})
+            assert answer.status == 201, answer.text
+        return made
+
     def fleet(self, *, replicas: int = 3, preloaded: Preloaded | None = None) -> Fleet:
         """Replicas that serve the one namespace."""
         flags = ("--namespace", self.own_namespace, "--watch-namespace", self.namespace)

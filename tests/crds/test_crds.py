@@ -11,8 +11,8 @@ import yaml
 
 from crds import generate
 from tests.cluster import Cluster
-from tests.crds.conftest import ROOT
 from tests.crds.kubectl import Kubectl
+from tests.crds.serving import ROOT
 
 pytestmark = pytest.mark.api
 

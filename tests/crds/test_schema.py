@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from crds import generate
-from tests.crds.conftest import ROOT
+from tests.crds.serving import ROOT
 
 LAST_APPLIED_LIMIT = 262_144
 Schema = dict[str, Any]
