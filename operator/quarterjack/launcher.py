@@ -83,7 +83,8 @@ class Launcher:
             case Ending.EXISTS:
                 return await self._whose(run)
             case Ending.REFUSED | Ending.CONFLICT:  # a conflict here is the quota's
-                return Launched(Launch.INVALID if answer.status == 422 else Launch.REFUSED, safe(answer.message))
+                launch = Launch.INVALID if answer.status == 422 else Launch.REFUSED
+                return Launched(launch, _without_name(answer.message, run.pod_name))
             case Ending.FENCED:
                 log.warning("Pod %s came too late and was fenced: %s", run.pod_name, answer.message)
         return Launched(Launch.UNKNOWN, safe(answer.message))
@@ -155,6 +156,13 @@ class Launcher:
                 if int(event["object"]["metadata"]["resourceVersion"]) >= until and last is None:
                     return Trace(Traced.NEVER)
             return Trace(Traced.PRESENT) if last is not None else None
+
+
+def _without_name(message: str, pod: str) -> str:
+    """A refusal without the name of the Pod that never was: so the same refusal of each firing is the same text, and one Event."""
+    for told in (f'pods "{pod}" is forbidden: ', f'Pod "{pod}" is invalid: '):
+        message = message.removeprefix(told)
+    return safe(message)
 
 
 def _sight(document: Raw, run: Run, *, deleted: bool = False) -> PodSight | None:

@@ -280,7 +280,7 @@ def test_the_words_of_a_refusal_are_cut_masked_and_on_one_line_wherever_they_are
             note for lease in objects(scene.api, LEASES) for note in lease["metadata"]["annotations"].values()
         ]
         notes = [event["note"] for event in objects(scene.api, EVENTS)]
-        said = [line(scene)["message"], *notes, *(note for note in annotations if "forbidden" in note)]
+        said = [line(scene)["message"], *notes, *(note for note in annotations if "password" in note)]
         assert verdict(scene) == ("Pending", "FailedCreate")
         assert len(said) == 3
         for text in said:
@@ -288,6 +288,22 @@ def test_the_words_of_a_refusal_are_cut_masked_and_on_one_line_wherever_they_are
             assert "hunter2" not in text
             assert len(text) <= 500
             assert text.isprintable()
+
+    play(scenario, start=BEGIN)
+
+
+def test_a_refusal_that_goes_on_from_firing_to_firing_is_one_event() -> None:
+    def refuse(verb: str, resource: Resource, document: Document) -> Refused | None:
+        quota = "exceeded quota: pods, requested: 1, used: 10, limited: 10"
+        return forbidden(PODS, document["metadata"]["name"], quota) if resource is PODS and verb == "CREATE" else None
+
+    async def scenario() -> None:
+        scene = await scene_of(end=FOR_EVER, names="a", concurrencyPolicy="Allow")
+        scene.api.options.refuse.append(refuse)
+        await scene.at(DUE + 230)
+        refusals = [event["note"] for event in objects(scene.api, EVENTS) if event["reason"] == "FailedCreate"]
+        assert len(scene.status()["history"]) == 4
+        assert refusals == ["exceeded quota: pods, requested: 1, used: 10, limited: 10"]
 
     play(scenario, start=BEGIN)
 
