@@ -19,7 +19,7 @@ from .attempts import waits_until
 from .clock import ServerClock
 from .decision import UNRECORDED_MOST, first_unclaimed, is_full, may_fire, start_time, takeover_time, untold
 from .membership import Membership
-from .model import Claim, Entry, Job, Trigger
+from .model import Claim, Entry, Job, PodSight, State, Trigger
 from .names import run_key
 from .plan import Plan, ScheduleError, plan_of
 from .starter import Starter
@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 
 _SOON_SECONDS = 0.1  # events about a job that come together are one look
 _REPORT_SECONDS = 2.0  # a job's reports are so far apart
+_STARTING_SECONDS = 3.0  # a run that is starting is reported once it runs; or by then, for its readers wonder why it does not
 _BUSY_REPORT_SECONDS = 10.0  # where it fires so often that one report tells of many firings
 _MANY_FIRINGS = 4
 _OBSERVE_STEP_SECONDS = 0.3  # by rank
@@ -110,7 +111,7 @@ class Desk:
         self._loose_ends: dict[tuple[str, str], asyncio.Task[None]] = {}
         store.on_job.append(self._job_changed)
         store.on_claim.append(self._claim_changed)
-        store.on_pod.append(self._pods_changed)
+        store.on_pod.append(self._pod_changed)
         store.on_members.append(self._members_changed)
 
     def open(self, turns: Turns, writer: StatusWriter, starter: Starter) -> None:
@@ -131,19 +132,21 @@ class Desk:
         self.agenda.bring_forward(uid, self._clock.now())
 
     def _claim_changed(self, claim: Claim) -> None:
-        self._soil(claim.job_uid)
+        self._soil(claim.job_uid, 0.0 if claim.outcome is not None else _STARTING_SECONDS)
 
-    def _pods_changed(self, uid: str) -> None:
-        self._soil(uid)
+    def _pod_changed(self, pod: PodSight) -> None:
+        starting = pod.state is State.PENDING and not pod.reason and not pod.deleted
+        self._soil(pod.job_uid, _STARTING_SECONDS if starting else 0.0)
 
     def _members_changed(self) -> None:
         """Ranks are others now: what waited for a replica that has gone waits no more."""
         for uid in self._dirty:
             self.agenda.bring_forward(uid, self._clock.now())
 
-    def _soil(self, uid: str) -> None:
+    def _soil(self, uid: str, seconds: float = 0.0) -> None:
+        """Something is to be reported, so long from now at the latest."""
         now = self._clock.now()
-        self._dirty.setdefault(uid, now)
+        self._dirty[uid] = min(self._dirty.get(uid, math.inf), now + seconds)
         self.agenda.bring_forward(uid, now + _SOON_SECONDS)
 
     def attend(self, uid: str) -> None:

@@ -52,7 +52,7 @@ class Store:
         self.members: dict[str, Member] = {}
         self.on_job: list[Callable[[str], None]] = []
         self.on_claim: list[Callable[[Claim], None]] = []
-        self.on_pod: list[Callable[[str], None]] = []
+        self.on_pod: list[Callable[[PodSight], None]] = []
         self.on_members: list[Callable[[], None]] = []
         self.read_times: dict[str, float] = {}  # when the last quorum read of a job began, on the server's clock
         self._entries: OrderedDict[str, tuple[int, dict[str, Entry]]] = OrderedDict()
@@ -139,7 +139,7 @@ class Store:
         if sight.deleted:
             self._purge(sight.job_uid)
         for tell in self.on_pod:
-            tell(sight.job_uid)
+            tell(sight)
 
     def lose_pod(self, uid: str, key: str) -> None:
         """A Pod was not in a list: if its end is known keep it as gone, else let its absence be verified."""
@@ -152,7 +152,7 @@ class Store:
             del firings.pods[key]
             self._tidy(uid)
         for tell in self.on_pod:
-            tell(uid)
+            tell(pod)
 
     def with_remains(self) -> set[str]:
         """The jobs of which there are Leases, or Pods that are gone; of orphaned Pods, which may stay, nothing is to be done."""
