@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 _SOON_SECONDS = 0.1  # events about a job that come together are one look
 _REPORT_SECONDS = 2.0  # a job's reports are so far apart
-_STARTING_SECONDS = 3.0  # a run that is starting is reported once it runs; or by then, for its readers wonder why it does not
+_STARTING_SECONDS = 3.0  # a run that starts is reported once it runs, or by then
 _BUSY_REPORT_SECONDS = 10.0  # where it fires so often that one report tells of many firings
 _MANY_FIRINGS = 4
 _OBSERVE_STEP_SECONDS = 0.3  # by rank

@@ -118,7 +118,8 @@ def test_every_path_that_is_named_exists(page: str) -> None:
 
 
 def test_it_names_every_reason_that_a_record_may_have_from_us() -> None:
-    modules = [ROOT / "operator" / "quarterjack" / f"{name}.py" for name in ("decision", "pod", "starter")]
+    who = ("attempts", "decision", "pod", "settling", "starter")
+    modules = [ROOT / "operator" / "quarterjack" / f"{name}.py" for name in who]
     given = r'(?:Outcome\(State\.\w+, |reason ?= ?|return )"([A-Z][A-Za-z]+)"'
 
     reasons = {reason for path in modules for reason in re.findall(given, path.read_text())}
