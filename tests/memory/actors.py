@@ -20,6 +20,10 @@ from .virtual import later
 CONTAINERS = [{"name": "main", "image": "busybox:1.36"}]
 TEMPLATE: Document = {"spec": {"containers": CONTAINERS, "restartPolicy": "Never"}}
 NODE = "node-1"
+_HELD = {
+    "ImagePullBackOff": "Back-off pulling image",
+    "Unschedulable": "0/1 nodes are available: 1 Insufficient memory.",
+}
 _TOO_LONG = "Pod was active on the node longer than the specified deadline"
 
 
@@ -132,8 +136,8 @@ def start_pod(api: MemoryApi, name: str, *, namespace: str = "default", node: st
     status = {
         **pod["status"],
         "phase": "Running",
-        "startTime": now,
-        "conditions": _conditions(ready=True, at=now),
+        "startTime": pod["status"].get("startTime", now),
+        "conditions": _conditions(at=now),
         "containerStatuses": [_container(c, state, ready=True) for c in pod["spec"]["containers"]],
     }
     return api.settle(PODS, {**pod, "spec": {**pod["spec"], "nodeName": node}, "status": status}).document
@@ -155,7 +159,8 @@ def hold_pod(api: MemoryApi, name: str, reason: str, message: str = "", *, names
     state = {"waiting": {"reason": reason, "message": message}}
     status = {
         **pod["status"],
-        "conditions": _conditions(ready=False, at=now),
+        "startTime": pod["status"].get("startTime", now),
+        "conditions": _conditions(at=now, unready="ContainersNotReady"),
         "containerStatuses": [_container(c, state, ready=False) for c in pod["spec"]["containers"]],
     }
     return api.settle(PODS, {**pod, "spec": {**pod["spec"], "nodeName": NODE}, "status": status}).document
@@ -193,7 +198,10 @@ def finish_pod(
         **pod["status"],
         "phase": phase,
         "startTime": pod["status"].get("startTime", now),
-        "conditions": [*_conditions(ready=False, at=now), *_marks(pod)],
+        "conditions": [
+            *_conditions(at=now, unready="PodCompleted" if phase == "Succeeded" else "PodFailed"),
+            *_marks(pod),
+        ],
         "containerStatuses": [_container(c, {"terminated": ended}, ready=False) for c in pod["spec"]["containers"]],
     } | ({"reason": reason, "message": message} if reason and not by_container else {})
     spec = {"nodeName": NODE, **pod["spec"]}
@@ -207,17 +215,23 @@ def end_deletion(api: MemoryApi, name: str, *, namespace: str = "default") -> No
     api.delete(PODS, pod, {"gracePeriodSeconds": 0})
 
 
-def lose_node(api: MemoryApi, name: str, *, namespace: str = "default") -> Document:
-    """The node controller gives up a Pod's node: Ready is False, NodeNotReady, and no kubelet says anything any more."""
+def give_up_node(api: MemoryApi, name: str, *, namespace: str = "default") -> None:
+    """What the node controller does to a Pod of a node of which it hears nothing: Ready is False, for no reason given."""
     pod = _pod(api, name, namespace)
-    gone = {
-        "type": "Ready",
-        "status": "False",
-        "reason": "NodeNotReady",
-        "lastTransitionTime": rfc3339(api.clock.wall()),
-    }
-    others = [c for c in pod["status"].get("conditions") or () if c["type"] != "Ready"]
-    return api.settle(PODS, {**pod, "status": {**pod["status"], "conditions": [*others, gone]}}).document
+    conditions = pod["status"].get("conditions") or []
+    ready = next((c for c in conditions if c["type"] == "Ready"), None)
+    if ready is None or ready["status"] == "False":
+        return
+    gone = {**ready, "status": "False", "lastTransitionTime": rfc3339(api.clock.wall())}
+    others = [c for c in conditions if c is not ready]
+    api.settle(PODS, {**pod, "status": {**pod["status"], "conditions": [*others, gone]}})
+
+
+def vouch_for(api: MemoryApi, name: str, *, namespace: str = "default") -> None:
+    """What a kubelet does to a running Pod when its node is back: Ready is True."""
+    pod = _pod(api, name, namespace)
+    conditions = _conditions(at=rfc3339(api.clock.wall()))
+    api.settle(PODS, {**pod, "status": {**pod["status"], "conditions": conditions}})
 
 
 def evict(api: MemoryApi, name: str, *, namespace: str = "default") -> None:
@@ -241,13 +255,14 @@ def _pod(api: MemoryApi, name: str, namespace: str) -> Document:
     return pod
 
 
-def _conditions(*, ready: bool, at: str) -> list[Document]:
-    word = "True" if ready else "False"
+def _conditions(*, at: str, unready: str = "") -> list[Document]:
+    """`unready`: the reason for which the Pod is not ready, which a kubelet always gives."""
+    ready = {"status": "False", "reason": unready} if unready else {"status": "True"}
     return [
         {"type": "PodScheduled", "status": "True", "lastTransitionTime": at},
         {"type": "Initialized", "status": "True", "lastTransitionTime": at},
-        {"type": "Ready", "status": word, "lastTransitionTime": at},
-        {"type": "ContainersReady", "status": word, "lastTransitionTime": at},
+        {"type": "Ready", **ready, "lastTransitionTime": at},
+        {"type": "ContainersReady", **ready, "lastTransitionTime": at},
     ]
 
 
@@ -278,19 +293,48 @@ class End:
     reason: str = ""
 
 
+NODE_GRACE_SECONDS = 50  # after which the node controller gives a silent node up
+TOLERATION_SECONDS = 300  # after which the Pods of such a node are deleted
+
+
 @dataclass
 class Kubelet:
-    """Runs every Pod by itself: starts it after a while, ends it as `ends` says, and obeys deletions."""
+    """Runs every Pod by itself: starts it after a while, ends it as `ends` says, obeys deletions. Nodes may be lost and come back."""
 
     api: MemoryApi
     start_seconds: float = 0.5
     stop_seconds: float = 1.0  # how long a container needs for SIGTERM, at most its grace
     ends: Callable[[Document], End] = field(default=lambda _: End())
     missing: tuple[str, ...] = ()  # images that it cannot pull
-    down: bool = False  # the node is gone: nothing starts, nothing ends
+    holds: Callable[[Document], str] = field(
+        default=lambda _: ""
+    )  # why else a Pod does not start, such as Unschedulable
+    node: str = NODE  # where Pods are started from now on
+    evicts: bool = True  # the Pods of lost nodes are deleted after a while
+    lost: dict[str, list[Callable[[], None]]] = field(default_factory=dict)  # by node: what it will do when it is back
 
     def __post_init__(self) -> None:
         self.api.store.tables[PODS].listeners[id(self)] = self._on_change
+
+    def lose_node(self, node: str = NODE) -> None:
+        """A node is cut off: what runs there runs on, and nobody hears of it."""
+        self.lost[node] = []
+        later(NODE_GRACE_SECONDS, self._to_its_pods, node, give_up_node)
+        if self.evicts:
+            later(NODE_GRACE_SECONDS + TOLERATION_SECONDS, self._to_its_pods, node, delete_pod)
+
+    def find_node(self, node: str = NODE) -> None:
+        """A node is back: its kubelet says what has become of its Pods meanwhile, and obeys what it has not heard."""
+        for act in self.lost.pop(node):
+            act()
+        for pod in objects(self.api, PODS):
+            if pod["spec"].get("nodeName") == node and pod["status"]["phase"] == "Running":
+                vouch_for(self.api, pod["metadata"]["name"], namespace=pod["metadata"]["namespace"])
+
+    def _to_its_pods(self, node: str, act: Callable[..., None]) -> None:
+        for pod in objects(self.api, PODS) if node in self.lost else ():
+            if pod["spec"].get("nodeName") == node and pod["status"]["phase"] in ("Pending", "Running"):
+                act(self.api, pod["metadata"]["name"], namespace=pod["metadata"]["namespace"])
 
     def _on_change(self, change: Change) -> None:
         meta = change.after.document["metadata"]
@@ -301,29 +345,36 @@ class Kubelet:
         elif "deletionTimestamp" in meta and "deletionTimestamp" not in change.before.document["metadata"]:
             later(min(self.stop_seconds, meta["deletionGracePeriodSeconds"]), self._stop, meta)
 
-    def _here(self, meta: Mapping[str, Any]) -> Document | None:
+    def _here(self, meta: Mapping[str, Any], again: Callable[[], None]) -> Document | None:
+        """The Pod, if its kubelet can say something of it now; else it will when its node is back."""
         pod = read(self.api, PODS, meta["name"], meta["namespace"])
-        return pod if pod is not None and pod["metadata"]["uid"] == meta["uid"] and not self.down else None
+        if pod is None or pod["metadata"]["uid"] != meta["uid"]:
+            return None
+        held = self.lost.get(pod["spec"].get("nodeName", self.node))
+        if held is not None:
+            held.append(again)
+        return pod if held is None else None
 
     def _start(self, meta: Mapping[str, Any]) -> None:
-        pod = self._here(meta)
+        pod = self._here(meta, lambda: self._start(meta))
         if pod is None or pod["status"]["phase"] != "Pending" or "deletionTimestamp" in pod["metadata"]:
             return
-        end, limit = self.ends(pod), pod["spec"].get("activeDeadlineSeconds")
-        if any(container["image"] in self.missing for container in pod["spec"]["containers"]):
-            hold_pod(self.api, meta["name"], "ImagePullBackOff", "Back-off pulling image", namespace=meta["namespace"])
-            if limit is not None:
+        limit, reason = pod["spec"].get("activeDeadlineSeconds"), self._why_held(pod)
+        if reason:
+            hold_pod(self.api, meta["name"], reason, _HELD.get(reason, ""), namespace=meta["namespace"])
+            if limit is not None and reason != "Unschedulable":
                 later(limit, self._give_up, meta)
             return
-        start_pod(self.api, meta["name"], namespace=meta["namespace"])
+        start_pod(self.api, meta["name"], namespace=meta["namespace"], node=self.node)
+        end = self.ends(pod)
         if limit is not None and (end.after_seconds is None or end.after_seconds > limit):
             end = End(limit, "Failed", 137, _TOO_LONG, "DeadlineExceeded")
         if end.after_seconds is not None:
             later(end.after_seconds, self._end, meta, end)
 
     def _end(self, meta: Mapping[str, Any], end: End) -> None:
-        pod = self._here(meta)
-        if pod is not None and pod["status"]["phase"] == "Running":
+        pod = self._here(meta, lambda: self._end(meta, end))
+        if pod is not None and pod["status"]["phase"] in ("Pending", "Running"):
             finish_pod(
                 self.api,
                 meta["name"],
@@ -334,14 +385,20 @@ class Kubelet:
                 namespace=meta["namespace"],
             )
 
+    def _why_held(self, pod: Document) -> str:
+        missing = any(container["image"] in self.missing for container in pod["spec"]["containers"])
+        return "ImagePullBackOff" if missing else self.holds(pod)
+
     def _give_up(self, meta: Mapping[str, Any]) -> None:
-        if self._here(meta) is not None:
+        pod = self._here(meta, lambda: self._give_up(meta))
+        if pod is not None and pod["status"]["phase"] == "Pending":
             give_up_pod(self.api, meta["name"], "DeadlineExceeded", _TOO_LONG, namespace=meta["namespace"])
 
     def _stop(self, meta: Mapping[str, Any]) -> None:
-        pod = self._here(meta)
+        pod = self._here(meta, lambda: self._stop(meta))
         if pod is None:
             return
-        if pod["status"]["phase"] == "Running":
+        if pod["status"]["phase"] in ("Pending", "Running"):
             finish_pod(self.api, meta["name"], "Failed", exit_code=143, namespace=meta["namespace"])
-        end_deletion(self.api, meta["name"], namespace=meta["namespace"])
+        if not pod["metadata"].get("finalizers"):
+            end_deletion(self.api, meta["name"], namespace=meta["namespace"])

@@ -17,6 +17,7 @@ from .store import Change
 LIVE = ("Pending", "Running")
 NOT_RUN = ("Missed", "Skipped")
 NOT_RETRIED = ("LaunchUnknown", "PodInvalid", "Replaced")
+SHORTEST_LEASE_SECONDS = 60
 
 
 class Violation(AssertionError):
@@ -76,7 +77,7 @@ class Witness:
         self.problems: list[str] = []
         self.most_alive = 0
         self._api = api
-        self._alive: dict[str, set[str]] = {}
+        self._alive: dict[str, dict[str, Document]] = {}
         api.store.tables[JOBS].listeners[id(self)] = self._on_job
         api.store.tables[PODS].listeners[id(self)] = self._on_pod
 
@@ -128,14 +129,18 @@ class Witness:
     def _on_pod(self, change: Change) -> None:
         document = change.after.document
         uid = next((o["uid"] for o in document["metadata"].get("ownerReferences") or ()), "")
-        alive = self._alive.setdefault(uid, set())
+        alive = self._alive.setdefault(uid, {})
         name = document["metadata"]["name"]
-        ended = change.deleted or document["status"].get("phase") in ("Succeeded", "Failed")
-        (alive.discard if ended else alive.add)(name)
-        self.most_alive = max(self.most_alive, len(alive))
+        if change.deleted or document["status"].get("phase") in ("Succeeded", "Failed"):
+            alive.pop(name, None)
+        else:
+            alive[name] = document
+        now = self._api.clock.wall()
+        believed = [name for name, pod in alive.items() if not _is_lost(pod, now)]
+        self.most_alive = max(self.most_alive, len(believed))
         account = self.accounts.get(uid)
-        if account is not None and account.forbids and len(alive) > 1:
-            self._complain(f"two Pods of {account.name}, which forbids it, are alive: {', '.join(sorted(alive))}")
+        if account is not None and account.forbids and len(believed) > 1:
+            self._complain(f"two Pods of {account.name}, which forbids it, are alive: {', '.join(sorted(believed))}")
 
     # At the end
 
@@ -197,6 +202,18 @@ def _lost_attempts(account: Account) -> Iterator[str]:
             yield f"{account.name}: {run} was tried again though it had not failed: {earlier}"
         if last["state"] == "Failed" and last["attempt"] <= account.retries and last["reason"] not in NOT_RETRIED:
             yield f"{account.name}: {run} was not tried again: {last}"
+
+
+def _is_lost(pod: Document, now: float) -> bool:
+    """Whether nobody vouches for a Pod that has not ended: its node was given up, or its deletion's grace is over, for a while."""
+    conditions = pod["status"].get("conditions") or ()
+    silent = [
+        c["lastTransitionTime"]
+        for c in conditions
+        if c["type"] == "Ready" and c["status"] == "False" and not c.get("reason")
+    ]
+    silent += [pod["metadata"]["deletionTimestamp"]] if "deletionTimestamp" in pod["metadata"] else []
+    return any(epoch(text) + SHORTEST_LEASE_SECONDS <= now for text in silent)
 
 
 def _has_record(account: Account, firing: int, rows: list[tuple[int, int, int]]) -> bool:
