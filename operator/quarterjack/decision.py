@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from .attempts import has_record, last_attempts, next_attempt
-from .model import Claim, Entry, Firings, Job, PodSight, Spec, State, Trigger, newest_first
+from .model import Claim, Entry, Firings, Job, Outcome, PodSight, Spec, State, Trigger, newest_first
 from .names import firing_of, run_key
 from .plan import Plan, start_delay_ms
 from .windows import commit_gap
@@ -96,20 +96,39 @@ def advance(plan: Plan, watermark: int, *, now: int, recorded: Callable[[int], b
 
 def sighted(entry: Entry | None, claim: Claim | None, pod: PodSight | None) -> Entry | None:
     """The line of a firing, from the line that stands and what is seen of it. An end is final, but for Stale."""
-    if entry is not None and entry.ended and entry.state is not State.STALE:
+    if entry is not None and entry.ended and not (pod is not None and is_late_end(entry, pod)):
         return entry
     if pod is not None:
-        return _from_pod(entry, pod)
+        return _with_stop(_from_pod(entry, pod), claim, pod)
     if claim is None:
         return entry
     if entry is not None and not entry.to_claim:
         return entry
     line = pending(claim.firing, entry.trigger if entry is not None else claim.trigger, claim.attempt)
     if claim.outcome is not None:
-        outcome = claim.outcome
-        completed = claim.created if outcome.settled is None else outcome.settled
-        return replace(line, state=outcome.state, reason=outcome.reason, message=outcome.message, completed=completed)
+        settled = claim.outcome.settled
+        return replace(_with(line, claim.outcome), completed=claim.created if settled is None else settled)
     return replace(line, reason="FailedCreate", message=claim.refusal) if claim.refusal else line
+
+
+def is_late_end(entry: Entry, pod: PodSight) -> bool:
+    """Whether it is the end of a run that had been given up as Stale. That its Pod was deleted says nothing of its end."""
+    return entry.state is State.STALE and pod.ended and not pod.cut_short
+
+
+def _with_stop(line: Entry, claim: Claim | None, pod: PodSight) -> Entry:
+    """The line of a run that was given up or stopped: it is what was said then, unless it had ended before it was deleted."""
+    if pod.given_up is not None:
+        return _with(line, pod.given_up)
+    if claim is None or claim.stop is None:
+        return line
+    if not pod.ended:
+        return replace(line, reason=claim.stop.reason, message=claim.stop.message)
+    return _with(line, claim.stop) if pod.deleting or pod.cut_short else line
+
+
+def _with(line: Entry, outcome: Outcome) -> Entry:
+    return replace(line, state=outcome.state, reason=outcome.reason, message=outcome.message)
 
 
 def _from_pod(entry: Entry | None, pod: PodSight) -> Entry:

@@ -119,6 +119,7 @@ class Spec:
     retry: Retry = Retry()
     starting_deadline_seconds: int | None = None
     active_deadline_seconds: int | None = None
+    lease_seconds: int = LEASE_SECONDS
     jitter_ms: int = 0
     successful_limit: int = 10
     failed_limit: int = 10
@@ -213,6 +214,7 @@ class Claim:
     launch_timeout_seconds: int
     takeovers: int = 0
     outcome: Outcome | None = None
+    stop: Outcome | None = None  # its Pod is to be deleted: what the run is then
     refusal: str = ""
     pods_revision: str = ""
 
@@ -229,7 +231,11 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class PodSight:
-    """What a Pod of a firing looks like. `deleted` marks the last sight of one that is gone."""
+    """What a Pod of a firing looks like. `deleted` marks the last sight of one that is gone.
+
+    The instants below tell of its life, see `signs`: when it last came nearer to its start, since when its node is lost, by when its
+    deletion and its deadline should have ended it.
+    """
 
     name: str
     namespace: str
@@ -246,6 +252,15 @@ class PodSight:
     completed: int | None = None
     deleting: bool = False
     deleted: bool = False
+    cut_short: bool = False  # its deletion is all that is known of its end
+    revision: int = 0
+    begun: bool = False  # some container has started
+    progressed: int = 0
+    lost_since: int | None = None
+    gone_by: int | None = None
+    end_by: int | None = None
+    deadline_seconds: int | None = None
+    given_up: Outcome | None = None
 
     @property
     def key(self) -> str:

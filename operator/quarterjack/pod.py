@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterable
+from typing import Any
 
 from . import names
 from .clock import epoch_of
-from .model import PodSight, Raw, State, Trigger
+from .model import Entry, Job, PodSight, Raw, State, Trigger, instant
 from .text import first_line, last_line, safe
 
 _STUCK = frozenset(
@@ -30,6 +31,7 @@ _DISRUPTIONS = {
     "EvictionByEvictionAPI": "Evicted",
 }
 _SIGNAL_EXIT = 128
+_GRACE_SECONDS = 30
 _SIGNAL_MOST = 64
 
 
@@ -44,7 +46,8 @@ def read_pod(raw: Raw, *, deleted: bool = False) -> PodSight | None:
     except (KeyError, ValueError):
         return None
     state, reason, message = _verdict(raw)
-    if _cut_short(state, status, meta, deleted=deleted):
+    cut_short = _cut_short(state, status, meta, deleted=deleted or (state is State.PENDING and _never_bound(raw)))
+    if cut_short:
         deletion = "PodDeleted", "The Pod was deleted before its end"
         state, (reason, message) = State.FAILED, _disruption(status) or deletion
     return PodSight(
@@ -59,11 +62,63 @@ def read_pod(raw: Raw, *, deleted: bool = False) -> PodSight | None:
         attempt=attempt,
         reason=reason,
         message=safe(message),
-        started=epoch_of(status["startTime"]) if status.get("startTime") else None,
+        started=instant(status.get("startTime")),
         completed=_completed(raw) if state in {State.SUCCEEDED, State.FAILED} else None,
         deleting="deletionTimestamp" in meta,
         deleted=deleted,
+        cut_short=cut_short,
+        revision=int(meta.get("resourceVersion", 0)),
+        **_life(meta, raw.get("spec") or {}, status),
     )
+
+
+def lost_pod(job: Job, entry: Entry, *, now: int) -> PodSight:
+    """The Pod of a run that is on record and whose end nobody has seen: it is gone."""
+    return PodSight(
+        name=names.pod_name(job.name, job.uid, entry.scheduled, attempt=entry.attempt),
+        namespace=job.namespace,
+        uid="",
+        job_uid=job.uid,
+        firing=entry.scheduled,
+        state=State.FAILED,
+        created=entry.started or entry.scheduled,
+        trigger=entry.trigger,
+        attempt=entry.attempt,
+        reason="PodDeleted",
+        message="The Pod was deleted before its end was seen",
+        started=entry.started,
+        completed=now,
+        deleted=True,
+        cut_short=True,
+    )
+
+
+def _life(meta: Raw, spec: Raw, status: Raw) -> dict[str, Any]:
+    """What `signs` goes by."""
+    conditions = {c["type"]: c for c in status.get("conditions") or () if c.get("lastTransitionTime")}
+    turned = [epoch_of(c["lastTransitionTime"]) for c in conditions.values() if c.get("status") == "True"]
+    deadline, started = spec.get("activeDeadlineSeconds"), instant(status.get("startTime"))
+    grace = spec.get("terminationGracePeriodSeconds", _GRACE_SECONDS)
+    ready = conditions.get("Ready", {})
+    lost = ready.get("status") == "False" and not ready.get("reason")
+    return {
+        "begun": any(_has_begun(container) for container in _container_statuses(status)),
+        "progressed": max([epoch_of(meta["creationTimestamp"]), started or 0, *turned]),
+        "lost_since": epoch_of(ready["lastTransitionTime"]) if lost else None,
+        "gone_by": instant(meta.get("deletionTimestamp")),
+        "end_by": started + deadline + grace if started is not None and deadline is not None else None,
+        "deadline_seconds": deadline,
+    }
+
+
+def _has_begun(container: Raw) -> bool:
+    state = container.get("state") or {}
+    return "running" in state or "terminated" in state or bool(container.get("lastState"))
+
+
+def _never_bound(raw: Raw) -> bool:
+    """Whether it is being deleted before it had a node: it is given none any more, whatever keeps the object."""
+    return "deletionTimestamp" in raw["metadata"] and not (raw.get("spec") or {}).get("nodeName")
 
 
 def _cut_short(state: State, status: Raw, meta: Raw, *, deleted: bool) -> bool:

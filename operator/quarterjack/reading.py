@@ -72,6 +72,7 @@ def read_spec(raw: Raw) -> Spec:
             retry=_retry(raw.get("retry") or {}),
             starting_deadline_seconds=raw.get("startingDeadlineSeconds"),
             active_deadline_seconds=raw.get("activeDeadlineSeconds"),
+            lease_seconds=_duration_ms(raw.get("leaseDuration")) // 1000 or LEASE_SECONDS,
             jitter_ms=_duration_ms(raw.get("jitter")),
             successful_limit=int(raw.get("successfulRunsHistoryLimit", 10)),
             failed_limit=int(raw.get("failedRunsHistoryLimit", 10)),
@@ -102,7 +103,6 @@ def unserved_fields(raw: Raw) -> tuple[str, ...]:
     asked = {
         "spec.concurrencyPolicy": raw.get("concurrencyPolicy") == Policy.REPLACE,
         "spec.misfirePolicy": raw.get("misfirePolicy") == Misfire.CATCH_UP,
-        "spec.leaseDuration": _duration_ms(raw.get("leaseDuration")) not in {0, LEASE_SECONDS * 1000},
         "spec.options": bool(raw.get("options")),
         "spec.fanOut": bool(raw.get("fanOut")),
         "spec.health.maxTimeWithoutSuccess": bool((raw.get("health") or {}).get("maxTimeWithoutSuccess")),
@@ -153,6 +153,7 @@ def read_claim(raw: Raw) -> Claim | None:
             launch_timeout_seconds=int(notes.get(names.LAUNCH_TIMEOUT, REQUEST_SECONDS)),
             takeovers=int(notes.get(names.TAKEOVERS, 0)),
             outcome=_outcome(notes.get(names.OUTCOME)),
+            stop=_outcome(notes.get(names.STOP)),
             refusal=notes.get(names.REFUSAL, ""),
             pods_revision=notes.get(names.PODS_REVISION, ""),
         )

@@ -244,6 +244,9 @@ def test_a_run_and_its_attempts_are_kept_and_dropped_as_one() -> None:
 
 
 FAILED, STALE = a_run(NOON, State.FAILED), a_run(NOON, State.STALE)
+LOST_POD = a_pod(NOON, State.FAILED, reason="PodDeleted", cut_short=True, deleted=True)
+GIVEN_UP = Outcome(State.STALE, "NodeLost")
+STOPPED = a_claim(NOON, stop=Outcome(State.CANCELED, "Replaced"))
 PLAIN = pending(NOON, Trigger.SCHEDULE)
 SKIPPED = a_claim(NOON, outcome=Outcome(State.SKIPPED, "ConcurrencyPolicy", "a run is alive"))
 
@@ -261,6 +264,27 @@ SKIPPED = a_claim(NOON, outcome=Outcome(State.SKIPPED, "ConcurrencyPolicy", "a r
         pytest.param(FAILED, None, a_pod(NOON, State.SUCCEEDED), State.FAILED, "", id="an end is final"),
         pytest.param(STALE, None, a_pod(NOON, State.SUCCEEDED), State.SUCCEEDED, "", id="a late finisher"),
         pytest.param(STALE, None, None, State.STALE, "", id="stale, and nothing seen"),
+        pytest.param(STALE, None, a_pod(NOON), State.STALE, "", id="stale, and its Pod still there"),
+        pytest.param(STALE, None, LOST_POD, State.STALE, "", id="stale, and its Pod gone before its end was seen"),
+        pytest.param(None, None, a_pod(NOON, given_up=GIVEN_UP), State.STALE, "NodeLost", id="given up"),
+        pytest.param(None, STOPPED, a_pod(NOON), State.RUNNING, "Replaced", id="being stopped"),
+        pytest.param(None, STOPPED, LOST_POD, State.CANCELED, "Replaced", id="stopped"),
+        pytest.param(
+            None,
+            STOPPED,
+            a_pod(NOON, State.FAILED, deleting=True),
+            State.CANCELED,
+            "Replaced",
+            id="stopped, its Pod held",
+        ),
+        pytest.param(
+            None,
+            STOPPED,
+            a_pod(NOON, State.SUCCEEDED, reason="x"),
+            State.SUCCEEDED,
+            "x",
+            id="it ended before it was stopped",
+        ),
         pytest.param(PLAIN, None, None, State.PENDING, "Starting", id="nothing seen"),
     ],
 )

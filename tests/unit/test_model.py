@@ -97,9 +97,7 @@ def test_retry_is_read(raw: dict[str, Any], retry: Retry) -> None:
         pytest.param({}, (), id="nothing"),
         pytest.param({"concurrencyPolicy": "Replace"}, ("spec.concurrencyPolicy",), id="Replace"),
         pytest.param({"misfirePolicy": "CatchUp"}, ("spec.misfirePolicy",), id="CatchUp"),
-        pytest.param({"leaseDuration": "900s"}, (), id="the default lease"),
-        pytest.param({"leaseDuration": "1h"}, ("spec.leaseDuration",), id="another lease"),
-        pytest.param({"retry": {"maxRetries": 2}}, (), id="retry"),
+        pytest.param({"leaseDuration": "1h", "retry": {"maxRetries": 2}}, (), id="a lease and retry"),
         pytest.param(
             {"misfirePolicy": "CatchUp", "fanOut": {"units": ["a"]}}, ("spec.misfirePolicy", "spec.fanOut"), id="two"
         ),
