@@ -95,6 +95,11 @@ def rfc3339(epoch: float) -> str:
     return datetime.fromtimestamp(int(epoch), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def micro_time(epoch: float) -> str:
+    """An instant as Leases and Events write it: microseconds, UTC."""
+    return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
 def epoch_of(text: str) -> int:
     """The epoch second of an RFC 3339 text, cut to whole seconds; ValueError where it is none."""
     moment = datetime.fromisoformat(text)

@@ -27,6 +27,7 @@ from .status import Need, StatusWriter
 from .store import Store
 from .text import safe
 from .turns import Due, Turns
+from .upkeep import Upkeep
 from .waiting import loose_lines
 from .windows import LATE_SECONDS, ON_TIME_SECONDS
 
@@ -87,6 +88,7 @@ class Desk:
         clock: ServerClock,
         plans: PlanBook,
         membership: Membership,
+        upkeep: Upkeep,
         *,
         served_by: Callable[[], str],
         views_live: Callable[[], bool],
@@ -96,6 +98,7 @@ class Desk:
         self._clock = clock
         self._plans = plans
         self._membership = membership
+        self._upkeep = upkeep
         self._served_by = served_by
         self._views_live = views_live
         self._scheduling = scheduling
@@ -187,7 +190,7 @@ class Desk:
             return again
         if len(self._store.firings_of(job.uid).claims) > _MANY_CLAIMS:
             self._loose_times[job.uid] = now + _LOOSE_SECONDS
-        wake = self._takeovers(job, now, rank)
+        wake = min(self._takeovers(job, now, rank), self._keep_up(job, now, rank))
         return min(wake, self._open_lines(job, now, rank))
 
     def _adoption_time(self, job: Job) -> float:
@@ -317,6 +320,13 @@ class Desk:
             self._tie(job.uid, entry.id, partial(self._starter.verify, job, entry))
         elif self._scheduling and not job.spec.unserved:
             self._tie(job.uid, entry.id, partial(self._starter.pending, job.uid, entry.id))
+
+    def _keep_up(self, job: Job, now: float, rank: int) -> float:
+        """Runs and the run lease, as far as they need something."""
+        wake, acts = self._upkeep.look(job, now, rank)
+        for act in acts:
+            self._tie(job.uid, act.key, act.do)
+        return wake
 
     def _tie(self, uid: str, key: str, act: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Tie up a loose end, once at a time, not too many together."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from datetime import UTC, datetime
 from hashlib import sha256
 from typing import NamedTuple
 
 from . import names
 from .api import Api
+from .clock import micro_time
 from .model import Job
 from .text import safe
 
@@ -52,18 +52,17 @@ class Recorder:
         self._told.move_to_end(key)
         while len(self._told) > _KNOWN_MOST:
             self._told.popitem(last=False)
-        moment = datetime.fromtimestamp(now, UTC)
-        event = self._event(regarded, reason, message, moment, key)
+        event = self._event(regarded, reason, message, now, key)
         answer = await self._api.create(_PATH.format(regarded.namespace), event)
         if not answer.done:
             log.warning("no Event for %s/%s (%s): %s %s", *regarded[1:3], answer.ending, reason, message)
 
-    def _event(self, regarded: Regarded, reason: str, message: str, moment: datetime, key: str) -> dict[str, object]:
+    def _event(self, regarded: Regarded, reason: str, message: str, now: float, key: str) -> dict[str, object]:
         return {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": {"name": f"{regarded.name}.{key}{int(moment.timestamp()):x}", "namespace": regarded.namespace},
-            "eventTime": moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "metadata": {"name": f"{regarded.name}.{key}{int(now):x}", "namespace": regarded.namespace},
+            "eventTime": micro_time(now),
             "reportingController": f"{names.GROUP}/{names.MANAGER}",
             "reportingInstance": self._replica[:128],
             "action": "Schedule",

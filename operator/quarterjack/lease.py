@@ -136,6 +136,10 @@ class Claims:
         settled = replace(outcome, settled=int(self._api.clock.now()))
         return await self._change(claim, {names.OUTCOME: outcome_text(settled)})
 
+    async def stop(self, claim: Claim, why: Outcome) -> Claim | None:
+        """Note that the claim's Pod is to be deleted, and what its run is then."""
+        return await self._change(claim, {names.STOP: outcome_text(why)})
+
     async def refuse(self, claim: Claim, refusal: str) -> Claim | None:
         """Note on the claim why its Pod was refused; it is tried again by a takeover."""
         return await self._change(claim, {names.REFUSAL: refusal})

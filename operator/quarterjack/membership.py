@@ -13,7 +13,7 @@ import random
 
 from . import names
 from .api import LEASES, Answer, Api, Ending, object_path
-from .clock import rfc3339
+from .clock import micro_time, rfc3339
 from .ranks import ranked
 from .store import EXPIRE_SECONDS, Store, member_lease_name
 
@@ -73,18 +73,18 @@ class Membership:
             await self._api.delete(self._path(self.replica), uid=self._uid)
 
     async def _renew(self) -> None:
-        now = rfc3339(self._api.clock.now())
+        now = self._api.clock.now()
         spec = {
             "holderIdentity": self.replica,
-            "renewTime": now.replace("Z", ".000000Z"),
+            "renewTime": micro_time(now),
             "leaseDurationSeconds": int(EXPIRE_SECONDS),
         }
         answer = None
         if self._uid:
-            change = {"metadata": {"annotations": {names.RENEWED: now}}, "spec": spec}
+            change = {"metadata": {"annotations": {names.RENEWED: rfc3339(now)}}, "spec": spec}
             answer = await self._api.patch(self._path(self.replica), change, metadata_only=True)
         if answer is None or answer.ending is Ending.ABSENT:
-            answer = await self._join(spec, now)
+            answer = await self._join(spec, rfc3339(now))
         if not answer.done:
             log.warning("membership was not renewed: %s %s", answer.ending, answer.message)
 

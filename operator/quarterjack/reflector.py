@@ -49,6 +49,7 @@ class Reflector:
         self.synced = asyncio.Event()
         self.revision = ""
         self.sign_time = float("-inf")
+        self._live_time = float("-inf")
         self._pause_seconds = _FIRST_PAUSE_SECONDS
 
     @property
@@ -60,6 +61,11 @@ class Reflector:
     def live(self) -> bool:
         """Whether the view is listed and its watch not given up for dead."""
         return self.synced.is_set() and self.age_seconds < SILENCE_SECONDS + _LONGEST_PAUSE_SECONDS
+
+    @property
+    def live_seconds(self) -> float:
+        """For how long the view has been live without a break; 0 where it is not."""
+        return asyncio.get_running_loop().time() - self._live_time if self.live else 0.0
 
     async def run(self) -> None:
         """Follow for ever."""
@@ -109,6 +115,8 @@ class Reflector:
                 self._sign(item["metadata"]["resourceVersion"])
 
     def _sign(self, revision: str) -> None:
+        if not self.live:
+            self._live_time = asyncio.get_running_loop().time()
         self.revision = revision
         self.sign_time = asyncio.get_running_loop().time()
 

@@ -21,15 +21,18 @@ from .janitor import Janitor
 from .launcher import Launcher
 from .lease import Claims
 from .membership import Membership
+from .overlap import Overlap
 from .reflector import Reflector
 from .requests import RunRequests
 from .runs import RunLeases
 from .settings import Settings
 from .starter import Starter
 from .status import StatusWriter
+from .stops import Stops
 from .store import LeaseView, PodView, Store
 from .transport import Transport
 from .turns import Due, Turns
+from .upkeep import Upkeep
 
 log = logging.getLogger(__name__)
 
@@ -78,12 +81,13 @@ class Replica:
         launcher = Launcher(self.api)
         self.recorder = Recorder(self.api, replica=self.name)
         self.requests = RunRequests(self.api, self.store, self.recorder, replica=self.name)
+        self.run_leases = RunLeases(self.api, self.store, namespace=namespace, watched_since=self._watched_since)
         self.starter = Starter(
             self.api,
             self.store,
             self.claims,
             launcher,
-            RunLeases(self.api, self.store, namespace=namespace),
+            Overlap(self.store, launcher, self.run_leases),
             plans,
             pods_revision=self._pods_revision,
             fenced=lambda: self.fence.stands,
@@ -96,6 +100,15 @@ class Replica:
             self.api.clock,
             plans,
             self.membership,
+            Upkeep(
+                self.store,
+                self.api.clock,
+                launcher,
+                self.run_leases,
+                Stops(self.api, self.store, self.claims),
+                watched_since=self._watched_since,
+                views_live=self._views_live,
+            ),
             served_by=lambda: self.served_by,
             views_live=self._views_live,
             scheduling=settings.schedule,
@@ -145,6 +158,11 @@ class Replica:
 
     def _views_live(self) -> bool:
         return self.leases.live and all(view.live for view in self.pods)
+
+    def _watched_since(self) -> float:
+        """Since when all views have been live without a break, on the server's clock."""
+        views = (self.leases, *self.pods)
+        return self.api.clock.now() - min(view.live_seconds for view in views)
 
     def unready(self) -> list[str]:
         """What keeps this replica from being ready; empty where nothing does."""

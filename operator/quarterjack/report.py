@@ -83,8 +83,15 @@ def lines_of(job: Job, firings: Firings, added: Iterable[Entry] = ()) -> dict[st
 def fresh_ends(before: Iterable[Entry], after: Mapping[str, Entry]) -> list[Entry]:
     """The last lines of the runs whose end was not on record before, in the order of their ends."""
     known = last_attempts(before)
-    fresh = [line for run, line in after.items() if line.ended and not (run in known and known[run].ended)]
+    fresh = [line for run, line in after.items() if line.ended and _is_news(line, known.get(run))]
     return sorted(fresh, key=lambda line: (line.completed or line.scheduled, line.scheduled))
+
+
+def _is_news(line: Entry, known: Entry | None) -> bool:
+    """Whether a run's end was not on record: also that of one which had been given up, where it ended well after all."""
+    if known is None or not known.ended:
+        return True
+    return known.state is State.STALE and line.state is State.SUCCEEDED
 
 
 def _summary(

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Coroutine
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from .api import JOBS, Api, Ending, object_path
 from .attempts import waits_for_others, waits_until
@@ -19,11 +19,14 @@ from .decision import in_time, is_recorded, may_fire
 from .launcher import Launch, Launched, Launcher, Trace, Traced
 from .lease import Claims
 from .manifests import Run, Window
-from .model import LEASE_SECONDS, Claim, Entry, Job, Outcome, PodSight, Policy, State, Trigger
+from .model import Claim, Entry, Job, Outcome, PodSight, State, Trigger
 from .names import run_key
+from .overlap import Overlap
 from .plan import Plan
+from .pod import lost_pod
 from .reading import read_claim, read_job
-from .runs import RunLeases, Taken
+from .runs import Taken
+from .signs import start_limit_seconds
 from .store import Store
 from .windows import COMMIT_SECONDS, ON_TIME_SECONDS, PENDING_SECONDS, commit_gap
 
@@ -47,7 +50,7 @@ class Starter:
         store: Store,
         claims: Claims,
         launcher: Launcher,
-        run_leases: RunLeases,
+        overlap: Overlap,
         plans: Plans,
         *,
         pods_revision: Callable[[], str],
@@ -60,7 +63,7 @@ class Starter:
         self._store = store
         self._claims = claims
         self._launcher = launcher
-        self._run_leases = run_leases
+        self._overlap = overlap
         self._plans = plans
         self._pods_revision = pods_revision
         self._fenced = fenced
@@ -119,7 +122,7 @@ class Starter:
             return
         run = self._run(job, entry.scheduled, entry.trigger, entry.attempt)
         may_wait = waits_for_others(run.attempt, run.trigger) and self._why_skip(run) is None
-        if may_wait and await self._overlap(run) is not Taken.YES:
+        if may_wait and await self._overlap.verdict(run) is not Taken.YES:
             return
         # the window counts from the read, by the server's clock: a stall after it must not move it
         await self._claim(run, Window(date - COMMIT_SECONDS, date + PENDING_SECONDS))
@@ -155,7 +158,7 @@ class Starter:
         if is_recorded(job, self._store.entries(job.uid), claim.key):
             return
         run = self._run(job, claim.firing, claim.trigger, claim.attempt)
-        outcome = self._outcome(claim, await self._launcher.trace(run, claim), now=answer.date)
+        outcome = self._outcome(job, claim, await self._launcher.trace(run, claim), now=answer.date)
         if outcome is None:
             return
         if isinstance(outcome, Outcome):
@@ -167,7 +170,7 @@ class Starter:
             log.info("took over claim %s from %s", claim.name, claim.holder, extra=log_fields(run))
             await self._proceed(run, taken, not_before=answer.date)
 
-    def _outcome(self, claim: Claim, trace: Trace, *, now: int) -> Outcome | bool | None:
+    def _outcome(self, job: Job, claim: Claim, trace: Trace, *, now: int) -> Outcome | bool | None:
         """What a trace means: an outcome to record, True to launch, None to leave it for now."""
         match trace.traced:
             case Traced.PRESENT:
@@ -184,7 +187,7 @@ class Starter:
                 return None
         if not self._fenced():
             return _launch_unknown("the fence policy is not installed, so a late Pod cannot be excluded")
-        if claim.refusal and now > claim.created + LEASE_SECONDS:
+        if claim.refusal and now > claim.created + start_limit_seconds(job.spec):
             return Outcome(State.FAILED, "FailedCreate", claim.refusal)
         return True
 
@@ -192,7 +195,7 @@ class Starter:
         """As the claim's holder: skip, or launch."""
         skip = self._why_skip(run)
         if skip is None:
-            overlap = await self._overlap(run)
+            overlap = await self._overlap.verdict(run)
             if overlap is Taken.DOUBT or (overlap is not Taken.YES and waits_for_others(run.attempt, run.trigger)):
                 return
             skip = overlap if isinstance(overlap, Outcome) else None
@@ -214,29 +217,6 @@ class Starter:
         if not in_time(spec, run.firing, self._clock.now()):
             late = f"It could not start within startingDeadlineSeconds ({spec.starting_deadline_seconds})"
             return Outcome(State.MISSED, "StartingDeadlineExceeded", late)
-        return None
-
-    async def _overlap(self, run: Run) -> Outcome | Taken:
-        """The skip where another run of the job is alive, else whether this one may start."""
-        if run.job.spec.policy is Policy.ALLOW:
-            return Taken.YES
-        other = await self._live_pod(run)
-        if other is not None:
-            return other if other is Taken.DOUBT else _overlap(other.name)
-        taken = await self._run_leases.take(run)
-        return _overlap("another run") if taken is Taken.NO else taken
-
-    async def _live_pod(self, run: Run) -> PodSight | Literal[Taken.DOUBT] | None:
-        """Another run's Pod that is alive. A view may be late, so what it shows is read before anything is skipped for it."""
-        pods = self._store.firings_of(run.job.uid).pods.values()
-        for pod in [p for p in pods if p.firing != run.firing and not p.ended and not p.deleted]:
-            found = await self._launcher.look(pod)
-            if isinstance(found, PodSight):
-                self._store.put_pod(found)
-                if not found.ended:
-                    return found
-            elif found is not Ending.ABSENT:
-                return Taken.DOUBT
         return None
 
     async def _after(self, run: Run, claim: Claim, result: Launched) -> None:
@@ -296,7 +276,7 @@ class Starter:
         if isinstance(found, PodSight):
             self._store.put_pod(found)
         elif found in {Ending.ABSENT, Ending.EXISTS}:
-            self._store.put_pod(_lost(run, entry, now=int(self._clock.now())))
+            self._store.put_pod(lost_pod(job, entry, now=int(self._clock.now())))
 
     def _is_ours(self, job: Job) -> bool:
         """Whether no other installation serves the job by now: its claims are elsewhere, where ours do not count."""
@@ -307,31 +287,8 @@ class Starter:
         return Run(job, firing, trigger, attempt, zones=plan.zones_at(firing) if plan is not None else ())
 
 
-def _lost(run: Run, entry: Entry, *, now: int) -> PodSight:
-    return PodSight(
-        name=run.pod_name,
-        namespace=run.job.namespace,
-        uid="",
-        job_uid=run.job.uid,
-        firing=run.firing,
-        state=State.FAILED,
-        created=entry.started or entry.scheduled,
-        trigger=entry.trigger,
-        attempt=entry.attempt,
-        reason="PodDeleted",
-        message="The Pod was deleted before its end was seen",
-        started=entry.started,
-        completed=now,
-        deleted=True,
-    )
-
-
 def _launch_unknown(why: str) -> Outcome:
     return Outcome(State.FAILED, "LaunchUnknown", f"Whether it was launched is not known: {why}; not launched again")
-
-
-def _overlap(other: str) -> Outcome:
-    return Outcome(State.SKIPPED, "Overlap", f"concurrencyPolicy is Forbid and {other} was still running")
 
 
 def log_fields(run: Run) -> dict[str, str]:

@@ -6,6 +6,7 @@ A view is a hint to act, never evidence of absence. Whoever wants to hear of cha
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from typing import Any
 from . import names
 from .attempts import has_record
 from .clock import epoch_of
+from .decision import is_late_end
 from .errors import QuarterjackError
 from .model import Claim, Entry, Firings, Job, PodSight
 from .pod import read_pod
@@ -22,15 +24,27 @@ from .reading import read_claim
 EXPIRE_SECONDS = 10.0  # a replica that has not renewed its membership for so long is gone
 _PARSED_MOST = 2_000
 _GONE_SECONDS = 60.0  # longer than any request: an answer from before its deletion must not bring a job back
+_KEY = re.compile(r"[0-9]+(-[0-9]+)?")
 
 
 @dataclass(frozen=True, slots=True)
 class RunLease:
-    """The guard against overlap of one job, as the view shows it: who holds it, and at which revision."""
+    """The guard against overlap of one job: who holds it, and at which revision.
+
+    A view shows no more. A read of the whole Lease also says for how long it was taken, and when its run was last seen alive.
+    """
 
     uid: str
     revision: int
     holder: str
+    seconds: int | None = None
+    renewed: int | None = None
+
+    @property
+    def key(self) -> str:
+        """The run that holds it, empty where none does."""
+        key = names.key_of(self.holder)
+        return key if _KEY.fullmatch(key) else ""
 
 
 @dataclass(slots=True)
@@ -49,6 +63,7 @@ class Store:
         self.jobs: dict[str, Job] = {}
         self.firings: dict[str, Firings] = {}
         self.run_leases: dict[str, RunLease] = {}
+        self.run_lease_times: dict[str, float] = {}  # when each was seen to change, on our monotonic clock
         self.members: dict[str, Member] = {}
         self.on_job: list[Callable[[str], None]] = []
         self.on_claim: list[Callable[[Claim], None]] = []
@@ -131,8 +146,11 @@ class Store:
         """Take a Pod as an event showed it; one that is gone stays until its end is recorded."""
         pods = self.firings.setdefault(sight.job_uid, Firings()).pods
         known = pods.get(sight.key)
-        if known is not None and known.uid == sight.uid and known.ended and not (sight.deleted and not known.deleted):
-            return  # an end is final
+        if known is not None and known.uid == sight.uid:
+            if sight.revision < known.revision or (known.given_up is not None and sight.revision == known.revision):
+                return  # a read was ahead of the view
+            if known.ended and not (sight.deleted and not known.deleted):
+                return  # an end is final
         if sight.deleted and known is not None and known.uid == sight.uid and known.ended:
             sight = replace(known, deleted=True)
         pods[sight.key] = sight
@@ -165,6 +183,19 @@ class Store:
         if firings is not None and uid not in self.jobs:
             firings.pods = {key: pod for key, pod in firings.pods.items() if not pod.deleted}
             self._tidy(uid)
+
+    def put_run_lease(self, uid: str, lease: RunLease) -> None:
+        """Take a job's run lease as an answer or an event showed it."""
+        known = self.run_leases.get(uid)
+        if known is None or known.uid != lease.uid or known.revision < lease.revision:
+            self.run_leases[uid] = lease
+            self.run_lease_times[uid] = asyncio.get_running_loop().time()
+
+    def drop_run_lease(self, uid: str, lease_uid: str) -> None:
+        """A run lease is gone."""
+        known = self.run_leases.get(uid)
+        if known is not None and known.uid == lease_uid:
+            del self.run_leases[uid], self.run_lease_times[uid]
 
     def sign_of(self, member: str) -> None:
         """A sign of life from a replica."""
@@ -199,10 +230,15 @@ class Store:
         firings = self.firings.get(uid)
         if firings is None or uid not in self.jobs:
             return
-        gone = [key for key, pod in firings.pods.items() if pod.deleted and self.recorded(uid, key, ended=True)]
+        gone = [key for key, pod in firings.pods.items() if pod.deleted and self._is_told(uid, key, pod)]
         for key in gone:
             del firings.pods[key]
         self._tidy(uid)
+
+    def _is_told(self, uid: str, key: str, pod: PodSight) -> bool:
+        """Whether the record says how it ended: Stale does not, where the end was seen after all."""
+        entry = self.entries(uid).get(key)
+        return self.recorded(uid, key, ended=True) and not (entry is not None and is_late_end(entry, pod))
 
     def _tidy(self, uid: str) -> None:
         firings = self.firings.get(uid)
@@ -233,9 +269,8 @@ class LeaseView:
         if role == names.ROLE_CLAIM:
             self._claim(item)
         elif role == names.ROLE_RUN:
-            lease = read_run_lease(item)
             self._names[meta["name"]] = role, meta["name"], "", meta["uid"]
-            self._store.run_leases[meta["name"]] = lease
+            self._store.put_run_lease(meta["name"], read_run_lease(item))
         elif role == names.ROLE_MEMBER:
             self._names[meta["name"]] = role, meta["name"], "", meta["uid"]
             self._member(meta)
@@ -259,15 +294,17 @@ class LeaseView:
         if role == names.ROLE_CLAIM:
             self._store.drop_claim(of, key, uid)
         elif role == names.ROLE_RUN:
-            self._store.run_leases.pop(of, None)
+            self._store.drop_run_lease(of, uid)
         elif role == names.ROLE_MEMBER:
             self._store.drop_member(member_of(of))
 
 
 def read_run_lease(item: Mapping[str, Any]) -> RunLease:
-    """A run lease from its metadata."""
-    meta = item["metadata"]
-    return RunLease(meta["uid"], int(meta["resourceVersion"]), (meta.get("annotations") or {}).get(names.HOLDER, ""))
+    """A run lease, from its metadata or the whole of it."""
+    meta, spec = item["metadata"], item.get("spec") or {}
+    holder = (meta.get("annotations") or {}).get(names.HOLDER, "")
+    renewed = epoch_of(spec["renewTime"]) if spec.get("renewTime") else None
+    return RunLease(meta["uid"], int(meta["resourceVersion"]), holder, spec.get("leaseDurationSeconds"), renewed)
 
 
 def _age_seconds(renewed: str | None, now: float) -> float:

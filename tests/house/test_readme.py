@@ -118,7 +118,7 @@ def test_every_path_that_is_named_exists(page: str) -> None:
 
 
 def test_it_names_every_reason_that_a_record_may_have_from_us() -> None:
-    who = ("attempts", "decision", "pod", "settling", "starter")
+    who = ("attempts", "decision", "overlap", "pod", "settling", "signs", "starter")
     modules = [ROOT / "operator" / "quarterjack" / f"{name}.py" for name in who]
     given = r'(?:Outcome\(State\.\w+, |reason ?= ?|return )"([A-Z][A-Za-z]+)"'
 
