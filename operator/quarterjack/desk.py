@@ -18,10 +18,12 @@ from .agenda import STALL_SECONDS, Agenda
 from .attempts import waits_until
 from .clock import ServerClock
 from .decision import UNRECORDED_MOST, first_unclaimed, is_full, may_fire, start_time, takeover_time, untold
+from .health import Health, judge, surely_healthy_until, vitals_of
 from .membership import Membership
 from .model import Claim, Entry, Job, PodSight, State, Trigger
 from .names import run_key
-from .plan import Plan, ScheduleError, plan_of
+from .plan import Plan
+from .plans import PlanBook
 from .starter import Starter
 from .status import Need, StatusWriter
 from .store import Store
@@ -50,33 +52,6 @@ _AGAIN_SECONDS = 2.0
 _MANY_CLAIMS = 10
 ADOPT_SECONDS = 300
 _NEVER = math.inf
-
-
-class PlanBook:
-    """The plan of each job, made once for each generation and anchor."""
-
-    def __init__(self, default_zone: str) -> None:
-        self._default_zone = default_zone
-        self._plans: dict[str, tuple[int, int, Plan | None]] = {}
-
-    def __call__(self, job: Job) -> Plan | None:
-        """The plan; None where the schedule is not valid, or its anchor not yet observed."""
-        anchor = job.status.scheduled_from
-        if anchor is None or job.spec.invalid:
-            return None
-        known = self._plans.get(job.uid)
-        if known is None or known[0] != job.generation or known[1] != anchor:
-            try:
-                plan: Plan | None = plan_of(job.spec.timing, anchor=anchor, default_zone=self._default_zone)
-            except ScheduleError:
-                plan = None
-            known = job.generation, anchor, plan
-            self._plans[job.uid] = known
-        return known[2]
-
-    def forget(self, uid: str) -> None:
-        """The job is gone."""
-        self._plans.pop(uid, None)
 
 
 class Desk:
@@ -181,7 +156,19 @@ class Desk:
         wake = _NEVER
         if plan is not None and may_fire(job, served_by=self._served_by()):
             wake = self._due(job, plan, now, rank)
+        wake = min(wake, self._judge(job, plan, now))
         return min(wake, self._look_for_loose_ends(job, now, rank), self._report(job, now, rank))
+
+    def _judge(self, job: Job, plan: Plan | None, now: float) -> float:
+        """When the job's health turns; where it is other than its status says, that is reported."""
+        vitals, shown = vitals_of(job), job.status.health
+        surely = surely_healthy_until(plan, vitals) if plan is not None and shown == Health.HEALTHY else None
+        if surely is not None and now < surely:
+            return surely
+        verdict = judge(plan, vitals, now=now)
+        if verdict.health != shown:
+            self._dirty.setdefault(job.uid, now)
+        return _NEVER if verdict.turns is None else verdict.turns
 
     def _look_for_loose_ends(self, job: Job, now: float, rank: int) -> float:
         """Once a second where a job has so many claims that looking through them at each event would cost more than they do."""

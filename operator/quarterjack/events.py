@@ -1,4 +1,4 @@
-"""Events on a ScheduledJob, where its author looks: warnings only, one object per (job, reason, message), never in the way."""
+"""Events on a ScheduledJob, where its author looks: warnings and their ends, one object for each text, never in the way."""
 
 from __future__ import annotations
 
@@ -30,8 +30,12 @@ class Regarded(NamedTuple):
     revision: str
 
 
+def _regarded(job: Job) -> Regarded:
+    return Regarded(names.KIND, job.namespace, job.name, job.uid, str(job.revision))
+
+
 class Recorder:
-    """Writes Events. The same warning about the same job is not repeated for five minutes."""
+    """Writes Events. The same one about the same job is not repeated for five minutes."""
 
     def __init__(self, api: Api, *, replica: str) -> None:
         self._api = api
@@ -40,9 +44,13 @@ class Recorder:
 
     async def warn(self, job: Job, reason: str, message: str) -> None:
         """Write a warning about a job; where that fails, the log has it."""
-        await self.warn_of(Regarded(names.KIND, job.namespace, job.name, job.uid, str(job.revision)), reason, message)
+        await self.warn_of(_regarded(job), reason, message)
 
-    async def warn_of(self, regarded: Regarded, reason: str, message: str) -> None:
+    async def reassure(self, job: Job, reason: str, message: str) -> None:
+        """Write that what a warning was about is over."""
+        await self.warn_of(_regarded(job), reason, message, kind="Normal")
+
+    async def warn_of(self, regarded: Regarded, reason: str, message: str, *, kind: str = "Warning") -> None:
         """Write a warning about one of our objects."""
         now = self._api.clock.now()
         key = sha256(f"{regarded.uid}\0{reason}\0{message}".encode()).hexdigest()[:16]
@@ -52,7 +60,7 @@ class Recorder:
         self._told.move_to_end(key)
         while len(self._told) > _KNOWN_MOST:
             self._told.popitem(last=False)
-        event = self._event(regarded, reason, message, now, key)
+        event = self._event(regarded, reason, message, now, key) | {"type": kind}
         answer = await self._api.create(_PATH.format(regarded.namespace), event)
         if not answer.done:
             log.warning("no Event for %s/%s (%s): %s %s", *regarded[1:3], answer.ending, reason, message)
@@ -67,7 +75,6 @@ class Recorder:
             "reportingInstance": self._replica[:128],
             "action": "Schedule",
             "reason": reason,
-            "type": "Warning",
             "note": safe(message, 1000),
             "regarding": {
                 "apiVersion": names.API_VERSION,

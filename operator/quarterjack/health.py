@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from .clock import rfc3339
 from .durations import shown_duration
+from .model import Job
 from .plan import Pace, Plan
 
 DAY, HOUR, MINUTE = 86_400, 3600, 60
@@ -36,7 +37,7 @@ class Health(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Signs:
+class Vitals:
     """What a job's health is read from: epoch seconds, None for what has not been.
 
     `last_success` is that of a scheduled run, or of one by hand without options. `counts_from` is where the schedule's firings
@@ -50,6 +51,18 @@ class Signs:
     limit_seconds: int | None = None
 
 
+def vitals_of(job: Job) -> Vitals:
+    """What a job's status says of it."""
+    status = job.status
+    return Vitals(
+        status.first_run_time,
+        status.last_success_time,
+        job.created if status.scheduled_from is None else status.scheduled_from,
+        job.spec.suspend,
+        job.spec.without_success_seconds,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """How a job is, and why; and the instant from which it is otherwise, if nothing happens until then."""
@@ -60,49 +73,54 @@ class Verdict:
     turns: int | None = None
 
 
-def judge(plan: Plan | None, signs: Signs, *, now: float) -> Verdict:
+def judge(plan: Plan | None, vitals: Vitals, *, now: float) -> Verdict:
     """The verdict now; `plan` is None where the schedule cannot be read."""
-    if signs.suspended:
+    if vitals.suspended:
         return Verdict(Health.SUSPENDED, SUSPENDED, "spec.suspend is true: health is not reported")
     if plan is None:
         return Verdict(Health.UNKNOWN, INVALID_SCHEDULE, "The schedule is not valid, so no success can be expected")
-    if signs.first_run is None and signs.last_success is None:
+    if vitals.first_run is None and vitals.last_success is None:
         return Verdict(Health.UNKNOWN, NOT_RUN_YET, "The job has not run yet")
-    overdue = overdue_time(plan, signs)
+    overdue = overdue_time(plan, vitals)
     if overdue is not None and now >= overdue:
-        return _overdue(plan, signs, overdue)
-    if signs.last_success is None:
-        return _awaited(signs, overdue)
-    stands_until = signs.last_success + allowance(plan, signs)
-    if signs.last_success >= signs.counts_from or overdue is None:
-        return _succeeding(plan, signs, turns=overdue)
-    return _succeeding(plan, signs, turns=stands_until) if now < stands_until else _awaited(signs, overdue)
+        return _overdue(plan, vitals, overdue)
+    if vitals.last_success is None:
+        return _awaited(vitals, overdue)
+    stands_until = vitals.last_success + allowance(plan, vitals)
+    if vitals.last_success >= vitals.counts_from or overdue is None:
+        return _succeeding(plan, vitals, turns=overdue)
+    return _succeeding(plan, vitals, turns=stands_until) if now < stands_until else _awaited(vitals, overdue)
 
 
-def overdue_time(plan: Plan, signs: Signs) -> int | None:
+def overdue_time(plan: Plan, vitals: Vitals) -> int | None:
     """From when on the job is Unhealthy unless it succeeds; None where it never is.
 
     Whatever the plan's pace, the next firing has an hour: gaps longer than any that was measured may come, such as the eight years
     around 2100.
     """
-    owed = _owed(plan, signs)
+    owed = _owed(plan, vitals)
     if owed is None:
         return None
-    overdue = _since(signs) + allowance(plan, signs)
-    return overdue if signs.limit_seconds is not None else max(overdue, owed + HOUR)
+    overdue = _since(vitals) + allowance(plan, vitals)
+    return overdue if vitals.limit_seconds is not None else max(overdue, owed + HOUR)
 
 
-def soonest_overdue(plan: Plan, signs: Signs) -> int | None:
-    """No later than `overdue_time`, and found without the plan's pace, which may take a millisecond to measure."""
-    owed = _owed(plan, signs)
-    if owed is None or signs.limit_seconds is not None:
-        return overdue_time(plan, signs)
-    return max(_since(signs), owed) + HOUR
+def surely_healthy_until(plan: Plan, vitals: Vitals) -> int | None:
+    """No later than a healthy job turns, and found without the plan's pace, which may take a millisecond to measure.
+
+    None where it takes a look at all of it.
+    """
+    if vitals.suspended or vitals.last_success is None or vitals.last_success < vitals.counts_from:
+        return None
+    owed = _owed(plan, vitals)
+    if owed is None or vitals.limit_seconds is not None:
+        return overdue_time(plan, vitals)
+    return owed + HOUR
 
 
-def allowance(plan: Plan, signs: Signs) -> int:
+def allowance(plan: Plan, vitals: Vitals) -> int:
     """How long a job may go without a success, in seconds."""
-    return usual_allowance(plan.pace()) if signs.limit_seconds is None else signs.limit_seconds
+    return usual_allowance(plan.pace()) if vitals.limit_seconds is None else vitals.limit_seconds
 
 
 def usual_allowance(pace: Pace) -> int:
@@ -111,50 +129,50 @@ def usual_allowance(pace: Pace) -> int:
     return max(min(periods, DAY), pace.longest_gap_seconds + HOUR)
 
 
-def _since(signs: Signs) -> int:
+def _since(vitals: Vitals) -> int:
     """Since when the job has gone without a success, as far as that counts."""
-    last = signs.last_success if signs.last_success is not None else signs.first_run
-    return max(last or 0, signs.counts_from)
+    last = vitals.last_success if vitals.last_success is not None else vitals.first_run
+    return max(last or 0, vitals.counts_from)
 
 
-def _owed(plan: Plan, signs: Signs) -> int | None:
+def _owed(plan: Plan, vitals: Vitals) -> int | None:
     """The firing that is to bring the next success, None where all have brought theirs.
 
     It is the next one, or where a plan has ended without a success its first. A job by hand that has a limit always owes one.
     """
-    owed = plan.next_after(signs.last_success or plan.anchor)
+    owed = plan.next_after(vitals.last_success or plan.anchor)
     if owed is None:
         by_hand = plan.next_after(plan.anchor) is None
-        return _since(signs) if by_hand and signs.limit_seconds is not None else None
-    following = plan.next_after(_since(signs)) if signs.last_success is None else None
+        return _since(vitals) if by_hand and vitals.limit_seconds is not None else None
+    following = plan.next_after(_since(vitals)) if vitals.last_success is None else None
     return owed if following is None else following
 
 
-def _succeeding(plan: Plan, signs: Signs, *, turns: int | None) -> Verdict:
+def _succeeding(plan: Plan, vitals: Vitals, *, turns: int | None) -> Verdict:
     if turns is None:
         return Verdict(Health.HEALTHY, NOTHING_DUE, "It has succeeded, and no scheduled firing is to follow")
-    allowed = shown_duration(allowance(plan, signs))
+    allowed = shown_duration(allowance(plan, vitals))
     return Verdict(Health.HEALTHY, SUCCEEDING, f"Its last success is not longer ago than {allowed}", turns)
 
 
-def _awaited(signs: Signs, overdue: int | None) -> Verdict:
+def _awaited(vitals: Vitals, overdue: int | None) -> Verdict:
     if overdue is None:
         return Verdict(Health.UNKNOWN, NOTHING_DUE, "It has not succeeded yet, and no scheduled firing is to follow")
-    message = f"No success yet {_counted(signs)}; it has until {rfc3339(overdue)}"
+    message = f"No success yet {_counted(vitals)}; it has until {rfc3339(overdue)}"
     return Verdict(Health.UNKNOWN, NO_SUCCESS_YET, message, overdue)
 
 
-def _overdue(plan: Plan, signs: Signs, overdue: int) -> Verdict:
-    allowed, last = shown_duration(allowance(plan, signs)), signs.last_success
+def _overdue(plan: Plan, vitals: Vitals, overdue: int) -> Verdict:
+    allowed, last = shown_duration(allowance(plan, vitals)), vitals.last_success
     start = f"Unhealthy since {rfc3339(overdue)}: no success for longer than {allowed}"
     if last is None:
-        return Verdict(Health.UNHEALTHY, NEVER_SUCCEEDED, f"{start} {_counted(signs)}; it never succeeded")
-    counted = "" if last >= signs.counts_from else f" {_counted(signs)}"
+        return Verdict(Health.UNHEALTHY, NEVER_SUCCEEDED, f"{start} {_counted(vitals)}; it never succeeded")
+    counted = "" if last >= vitals.counts_from else f" {_counted(vitals)}"
     return Verdict(Health.UNHEALTHY, NO_RECENT_SUCCESS, f"{start}{counted}; the last was at {rfc3339(last)}")
 
 
-def _counted(signs: Signs) -> str:
+def _counted(vitals: Vitals) -> str:
     """From where a job's time without a success is counted, where that is not its last success."""
-    since = _since(signs)
-    start = "its first run" if since == signs.first_run and signs.last_success is None else "it was edited or resumed"
+    since = _since(vitals)
+    start = "its first run" if since == vitals.first_run and vitals.last_success is None else "it was edited or resumed"
     return f"since {start} at {rfc3339(since)}"

@@ -126,6 +126,7 @@ class Spec:
     retention_seconds: int = 30 * 86400
     pod_limit: int = 2
     options: tuple[str, ...] = ()
+    without_success_seconds: int | None = None  # health.maxTimeWithoutSuccess
     unserved: tuple[str, ...] = ()
     invalid: str = ""
 
@@ -146,6 +147,8 @@ class Status:
     next_time: int | None = None
     last_schedule_time: int | None = None
     last_success_time: int | None = None
+    first_run_time: int | None = None
+    health: str = ""
     raw: bytes = b"{}"
 
     def document(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from .clock import rfc3339
 from .model import Entry, Job
 from .plan import Plan, ScheduleError, plan_from_line, plan_of
-from .report import bounded, condition, next_time, report, schedule_state, with_conditions
+from .report import bounded, condition, next_time, reported, schedule_state, with_conditions, with_health
 from .text import safe
 
 NO_FIRINGS = "NoFutureFiring"
@@ -105,7 +105,7 @@ def observed_status(
     """The status with this generation observed; `lines` are with those that the old schedule's firings still get."""
 
     old = job.status.document()
-    status = report(job, plan_of({}, anchor=scheduled_from), lines, now=now)
+    status = reported(job, plan_of({}, anchor=scheduled_from), lines, now=now)
     status["observedGeneration"] = job.generation
     status["scheduledFrom"] = rfc3339(scheduled_from)
     status["observedSchedule"] = seen.line
@@ -114,7 +114,8 @@ def observed_status(
     status["state"] = schedule_state(job, seen.plan, watermark=watermark)
     status["nextScheduleTime"] = next_time(job, seen.plan, watermark=watermark)
     status["conditions"] = with_conditions(old, _conditions(job, old, seen, now=now, state=status["state"]))
-    return bounded({key: value for key, value in status.items() if value is not None})
+    plan = None if seen.schedule_error else seen.plan
+    return bounded(with_health(job, plan, {k: v for k, v in status.items() if v is not None}, now=now))
 
 
 def _conditions(job: Job, old: Mapping[str, Any], seen: Observation, *, now: int, state: str) -> list[dict[str, Any]]:
@@ -137,7 +138,6 @@ def _conditions(job: Job, old: Mapping[str, Any], seen: Observation, *, now: int
         line("Ready", *_ready(job, seen)),
         schedule,
         template,
-        line("Healthy", "Unknown", "NotReported", "Health is not reported by this version"),
     ]
 
 

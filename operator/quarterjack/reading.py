@@ -6,7 +6,7 @@ import orjson
 
 from . import names
 from .clock import epoch_of
-from .durations import parse_duration
+from .durations import parse_duration, whole_seconds
 from .model import (
     LEASE_SECONDS,
     LIVE,
@@ -79,6 +79,7 @@ def read_spec(raw: Raw) -> Spec:
             retention_seconds=_duration_ms(raw.get("historyRetention", "30d")) // 1000,
             pod_limit=int(raw.get("podHistoryLimit", 2)),
             options=tuple(str(option.get("name")) for option in raw.get("options") or ()),
+            without_success_seconds=_seconds((raw.get("health") or {}).get("maxTimeWithoutSuccess")),
             unserved=unserved_fields(raw),
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -98,6 +99,10 @@ def _duration_ms(text: str | None) -> int:
     return parse_duration(text) if text and text != "0" else 0
 
 
+def _seconds(text: str | None) -> int | None:
+    return None if text is None else whole_seconds(text)
+
+
 def unserved_fields(raw: Raw) -> tuple[str, ...]:
     """The fields in use whose behaviour this version does not have."""
     asked = {
@@ -105,7 +110,6 @@ def unserved_fields(raw: Raw) -> tuple[str, ...]:
         "spec.misfirePolicy": raw.get("misfirePolicy") == Misfire.CATCH_UP,
         "spec.options": bool(raw.get("options")),
         "spec.fanOut": bool(raw.get("fanOut")),
-        "spec.health.maxTimeWithoutSuccess": bool((raw.get("health") or {}).get("maxTimeWithoutSuccess")),
     }
     return tuple(name for name, used in asked.items() if used)
 
@@ -125,6 +129,8 @@ def read_status(raw: Raw) -> Status:
         next_time=instant(raw.get("nextScheduleTime")),
         last_schedule_time=instant(raw.get("lastScheduleTime")),
         last_success_time=instant(raw.get("lastSuccessfulTime")),
+        first_run_time=instant(raw.get("firstRunTime")),
+        health=raw.get("health") or "",
         live=any(line["state"] in LIVE for line in raw.get("history") or ()),
         raw=orjson.dumps(raw),
     )

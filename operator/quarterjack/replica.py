@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Histogram
 from . import names
 from .api import ALL_PODS, LEASES, PODS, Api
 from .clock import Clock, ServerClock
-from .desk import Desk, PlanBook
+from .desk import Desk
 from .errors import QuarterjackError
 from .events import Recorder
 from .feed import Feed
@@ -22,6 +22,7 @@ from .launcher import Launcher
 from .lease import Claims
 from .membership import Membership
 from .overlap import Overlap
+from .plans import PlanBook
 from .reflector import Reflector
 from .requests import RunRequests
 from .runs import RunLeases

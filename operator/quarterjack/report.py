@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -10,9 +11,10 @@ import orjson
 from .attempts import concluded, has_record, last_attempts
 from .clock import rfc3339
 from .decision import advance, prune, sighted
-from .model import LIVE, Entry, Firings, Job, State, newest_first
+from .health import Health, judge, vitals_of
+from .model import LIVE, Entry, Firings, Job, State, instant, newest_first
 from .names import run_key
-from .plan import Plan
+from .plan import ByHandPlan, Plan
 from .text import shortened
 
 SIZE_MOST = 100_000
@@ -24,6 +26,8 @@ _SHORTER = (250, 100, 40, 1)
 _ACTIVE_FIELDS = ("id", "scheduledTime", "trigger", "attempt", "state", "startTime", "podName")
 _FAILURES = frozenset({State.FAILED, State.STALE, State.DEAD_LETTERED})
 _NOT_RUN = frozenset({State.SKIPPED, State.MISSED})
+HEALTHY = "Healthy"  # the condition
+_CONDITION_OF = {Health.HEALTHY: "True", Health.UNHEALTHY: "False"}
 
 
 def entry_document(entry: Entry) -> dict[str, Any]:
@@ -48,8 +52,17 @@ def entry_document(entry: Entry) -> dict[str, Any]:
     return document | {key: value for key, value in optional.items() if value}
 
 
-def report(job: Job, plan: Plan, lines: Mapping[str, Entry], *, now: int) -> dict[str, Any]:
-    """The status as it should be now, from the one that stands and all the lines that there are now, see `lines_of`."""
+def report(job: Job, plan: Plan | None, lines: Mapping[str, Entry], *, now: int) -> dict[str, Any]:
+    """The status as it should be now, from the one that stands and all the lines that there are now, see `lines_of`.
+
+    `plan` is None where an edit made the schedule invalid: it fires nothing, but what had started still ends.
+    """
+    status = reported(job, plan or ByHandPlan(job.recorded_until), lines, now=now)
+    return bounded(with_health(job, plan, status, now=now))
+
+
+def reported(job: Job, plan: Plan, lines: Mapping[str, Entry], *, now: int) -> dict[str, Any]:
+    """The status but for the job's health."""
     old = job.status.document()
     settled = max((entry.scheduled for entry in lines.values() if entry.count), default=0)
     runs = last_attempts(lines.values())
@@ -59,7 +72,21 @@ def report(job: Job, plan: Plan, lines: Mapping[str, Entry], *, now: int) -> dic
     status = old | _summary(old, job, plan, lines.values(), runs, fresh=fresh, watermark=watermark)
     status["watermark"] = rfc3339(watermark)
     status["history"] = [entry_document(entry) for entry in kept]
-    return bounded({key: value for key, value in status.items() if value is not None})
+    return {key: value for key, value in status.items() if value is not None}
+
+
+def with_health(job: Job, plan: Plan | None, status: Mapping[str, Any], *, now: int) -> dict[str, Any]:
+    """The status with what its own times say of the job's health."""
+    vitals = replace(
+        vitals_of(job),
+        first_run=instant(status.get("firstRunTime")),
+        last_success=instant(status.get("lastSuccessfulTime")),
+        counts_from=instant(status.get("scheduledFrom")) or job.created,
+    )
+    verdict = judge(plan, vitals, now=now)
+    known = _CONDITION_OF.get(verdict.health, "Unknown")
+    healthy = condition(status, HEALTHY, known, verdict.reason, verdict.message, generation=job.generation, now=now)
+    return {**status, "health": verdict.health.value, "conditions": with_conditions(status, [healthy])}
 
 
 def lines_of(job: Job, firings: Firings, added: Iterable[Entry] = ()) -> dict[str, Entry]:
@@ -113,7 +140,8 @@ def _summary(
         "nextScheduleTime": next_time(job, plan, watermark=watermark),
         "lastScheduleTime": _latest(old.get("lastScheduleTime"), run),
         "lastSuccessfulTime": _latest(
-            old.get("lastSuccessfulTime"), [e.completed for e in fresh if e.state is State.SUCCEEDED and e.completed]
+            old.get("lastSuccessfulTime"),
+            [e.completed for e in runs.values() if e.state is State.SUCCEEDED and e.completed],
         ),
         "lastFailureTime": _latest(
             old.get("lastFailureTime"), [e.completed for e in fresh if e.state in _FAILURES and e.completed]
@@ -121,11 +149,17 @@ def _summary(
         "consecutiveFailures": _consecutive(old.get("consecutiveFailures", 0), fresh),
         "lastResult": fresh[-1].state.value if fresh else old.get("lastResult"),
     }
-    started = [e.started for e in lines if e.started and e.pod_name]
-    if started and "firstRunTime" not in old:
-        summary["firstRunTime"] = rfc3339(min(started))
-    summary["health"] = "Suspended" if job.spec.suspend else "Unknown"
+    begun = [begin for line in lines if (begin := _begin(line)) is not None]
+    if begun and "firstRunTime" not in old:
+        summary["firstRunTime"] = rfc3339(min(begun))
     return summary
+
+
+def _begin(line: Entry) -> int | None:
+    """When a run began, as far as it did; one that failed without a start counts as one, or nothing would ever tell of it."""
+    if line.started is not None and line.pod_name:
+        return line.started
+    return (line.completed or line.scheduled) if line.state in _FAILURES else None
 
 
 def is_active(line: Entry) -> bool:

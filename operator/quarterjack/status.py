@@ -19,13 +19,13 @@ from .api import JOBS, LEASES, Api, Ending, Listing, object_path
 from .decision import may_fire
 from .errors import ApiError
 from .events import Recorder
+from .health import Health
 from .launcher import Launcher
 from .manifests import Run, Window
 from .model import Claim, Entry, Firings, Job, State, Trigger
 from .observing import NO_FIRINGS, Trial, edit_instant, is_rescheduled, observe, observed_status, old_plan
-from .plan import ByHandPlan
 from .reading import read_claim, read_job
-from .report import lines_of, merge_patch, report
+from .report import HEALTHY, lines_of, merge_patch, report
 from .settling import settle
 from .starter import Plans, Starter
 from .store import Store
@@ -168,10 +168,8 @@ class StatusWriter:
         job = self._store.jobs.get(uid)
         if job is None or not job.observed:
             return True
-        # A schedule that an edit made invalid fires nothing, but what it had started still ends.
-        plan = self._plans(job) or ByHandPlan(job.recorded_until)
         lines = lines_of(job, self._store.firings_of(uid))
-        return await self._put(job, report(job, plan, lines, now=int(self._api.clock.now())), lines)
+        return await self._put(job, report(job, self._plans(job), lines, now=int(self._api.clock.now())), lines)
 
     async def _settle(self, uid: str) -> bool:
         """The late path. 1. Read the job. 2. List its claims. 3. Settle all that is unclaimed in one write at the read's revision."""
@@ -285,6 +283,15 @@ class StatusWriter:
             elif condition["type"] == "PodTemplateValid" and condition["status"] == "Unknown":
                 await self._recorder.warn(job, "FailedCreate", condition["message"])
 
+    async def _tell_health(self, before: Job, after: Job, status: Mapping[str, Any]) -> None:
+        """An Event where a job turns unhealthy, and where it has succeeded again."""
+        was, now = before.status.health, after.status.health
+        message = next((c["message"] for c in status["conditions"] if c["type"] == HEALTHY), "")
+        if now == Health.UNHEALTHY and was != now:
+            await self._recorder.warn(after, now, message)
+        elif was == Health.UNHEALTHY and now == Health.HEALTHY:
+            await self._recorder.reassure(after, now, message)
+
     async def _try(self, job: Job) -> Trial:
         """What the API server says to a Pod of the template: asked once a generation, by a dry run."""
         if job.spec.invalid:
@@ -305,7 +312,9 @@ class StatusWriter:
         answer = await self._api.patch(object_path(JOBS, job.namespace, job.name) + "/status", document)
         if answer.done:
             self.tallies.record(job, lines)
-            self._store.put_job(read_job(answer.document))
+            after = read_job(answer.document)
+            self._store.put_job(after)
+            await self._tell_health(job, after, status)
             return True
         if answer.ending is Ending.CONFLICT or answer.ending is Ending.ABSENT:
             await self._starter.read_job(job.uid)

@@ -12,7 +12,7 @@ from tests.unit.oracle import Oracle, utc
 
 from .actors import edit_spec, objects
 from .engine import Scene, play
-from .resources import PODS
+from .resources import EVENTS, PODS
 from .statuses import Document
 from .virtual import START
 from .witness import epoch
@@ -224,7 +224,7 @@ def test_the_next_time_is_right_within_a_second_of_an_edit(
         pytest.param("2026-10-30T00:00", [12, 12, 13, 13], id="in autumn"),
     ],
 )
-def test_a10_a_daily_job_is_next_due_at_its_true_local_time_over_both_nights(
+def test_a10_a_daily_job_that_succeeds_stays_healthy_and_is_next_due_at_its_true_local_time_over_both_nights(
     first_day: str, utc_hours: list[int]
 ) -> None:
     begin = utc(first_day)
@@ -238,8 +238,10 @@ def test_a10_a_daily_job_is_next_due_at_its_true_local_time_over_both_nights(
             scene.restart()
             await scene.at((firing - begin).total_seconds() + 60)
             assert scene.status()["nextScheduleTime"] == f"{following:%Y-%m-%dT%H:%M:%SZ}"
+            assert scene.status()["health"] == "Healthy"
             scene.crash()
         scene.witness.check()
+        assert [event["reason"] for event in objects(scene.api, EVENTS)] == []
         assert len(scene.api.ledger.pods) == len(firings) - 1
 
     play(scenario, start=begin.timestamp())

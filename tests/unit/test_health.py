@@ -20,11 +20,11 @@ from quarterjack.health import (
     SUCCEEDING,
     SUSPENDED,
     Health,
-    Signs,
+    Vitals,
     allowance,
     judge,
     overdue_time,
-    soonest_overdue,
+    surely_healthy_until,
     usual_allowance,
 )
 from quarterjack.plan import Pace, Plan, plan_of
@@ -40,8 +40,8 @@ def a_plan(anchor: int = CREATED, /, **spec: Any) -> Plan:
     return plan_of(spec, anchor=anchor)
 
 
-def signs(last_success: int | None = None, first_run: int | None = None, **fields: Any) -> Signs:
-    return Signs(first_run, last_success, **{"counts_from": CREATED} | fields)
+def vitals(last_success: int | None = None, first_run: int | None = None, **fields: Any) -> Vitals:
+    return Vitals(first_run, last_success, **{"counts_from": CREATED} | fields)
 
 
 def fields(text: str) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def fields(text: str) -> dict[str, Any]:
     ],
 )
 def test_a_job_may_go_without_a_success_for(spec: dict[str, Any], allowed: int) -> None:
-    assert allowance(a_plan(**spec), signs()) == allowed
+    assert allowance(a_plan(**spec), vitals()) == allowed
 
 
 def test_nights_on_which_clocks_are_changed_leave_no_odd_seconds() -> None:
@@ -85,7 +85,7 @@ def test_nights_on_which_clocks_are_changed_leave_no_odd_seconds() -> None:
 def test_a_limit_of_its_own_is_all_that_counts(spec: dict[str, Any]) -> None:
     success = CREATED + 10 * DAY
 
-    overdue = overdue_time(a_plan(**spec), signs(success, limit_seconds=600))
+    overdue = overdue_time(a_plan(**spec), vitals(success, limit_seconds=600))
 
     assert overdue == success + 600
 
@@ -107,10 +107,10 @@ def test_e02_a16_a_job_that_rests_is_healthy_and_unhealthy_an_hour_after_a_real_
 ) -> None:
     plan, success, missed = a_plan(**fields(text)), epoch(last_before_gap), epoch(first_after_gap)
 
-    healths = [judge(plan, signs(success, success), now=now).health for now in (missed, missed + HOUR - 1)]
+    healths = [judge(plan, vitals(success, success), now=now).health for now in (missed, missed + HOUR - 1)]
 
     assert healths == [Health.HEALTHY, Health.HEALTHY]
-    assert judge(plan, signs(success, success), now=missed + HOUR).health is Health.UNHEALTHY
+    assert judge(plan, vitals(success, success), now=missed + HOUR).health is Health.UNHEALTHY
 
 
 @pytest.mark.parametrize("anchor", ["2026-01-01T00:00:00", "2097-01-01T00:00:00"])
@@ -118,8 +118,8 @@ def test_a16_a_job_for_29_february_is_judged_whenever_it_was_made(anchor: str) -
     plan = a_plan(epoch(anchor), schedule="0 9 29 2 *")
     first, second = list(plan.between(0, plan.anchor + 20 * 366 * DAY))[:2]
 
-    succeeded = signs(first, first, counts_from=plan.anchor)
-    failed = signs(None, first, counts_from=plan.anchor)
+    succeeded = vitals(first, first, counts_from=plan.anchor)
+    failed = vitals(None, first, counts_from=plan.anchor)
 
     assert judge(plan, succeeded, now=second + HOUR - 1).health is Health.HEALTHY
     assert judge(plan, succeeded, now=second + HOUR).health is Health.UNHEALTHY
@@ -140,7 +140,7 @@ def test_a10_e03_a_job_that_succeeds_at_each_firing_is_never_unhealthy_when_cloc
     plan = a_plan(begin, schedule=text, timeZone=zone)
     ends = [firing + 59 * MINUTE for firing in plan.between(begin, begin + 5 * DAY)]
 
-    turns = [judge(plan, signs(end, end, counts_from=begin), now=end).turns for end in ends]
+    turns = [judge(plan, vitals(end, end, counts_from=begin), now=end).turns for end in ends]
 
     assert all(turn is not None and turn > following for turn, following in zip(turns, ends[1:], strict=False))
 
@@ -151,7 +151,7 @@ def test_e03_a_daily_job_is_unhealthy_at_the_latest_an_hour_after_it_missed_a_da
     plan = a_plan(begin, **DAILY)
     firings = list(plan.between(begin, begin + 5 * DAY))
 
-    latest = [judge(plan, signs(f, f, counts_from=begin), now=f).turns for f in firings]
+    latest = [judge(plan, vitals(f, f, counts_from=begin), now=f).turns for f in firings]
 
     assert all(turn == firing + 26 * HOUR for turn, firing in zip(latest, firings, strict=True))
     assert {b - a for a, b in pairwise(firings)} >= {DAY}
@@ -195,13 +195,13 @@ def test_the_verdict_is(spec: dict[str, Any], seen: dict[str, Any], health: str,
     times = {name: CREATED + seen[name] for name in ("first_run", "last_success") if name in seen}
     rest = {name: seen[name] for name in ("suspended", "limit_seconds", "counts_from") if name in seen}
 
-    verdict = judge(plan, signs(**times | rest), now=CREATED + seen.get("now", 10))
+    verdict = judge(plan, vitals(**times | rest), now=CREATED + seen.get("now", 10))
 
     assert (verdict.health, verdict.reason) == (health, reason)
 
 
 def test_a_schedule_that_is_not_valid_has_no_verdict() -> None:
-    verdict = judge(None, signs(CREATED), now=LONG_AFTER)
+    verdict = judge(None, vitals(CREATED), now=LONG_AFTER)
 
     assert (verdict.health, verdict.reason, verdict.turns) == (Health.UNKNOWN, INVALID_SCHEDULE, None)
 
@@ -213,35 +213,35 @@ SUCCESS, FIRST_RUN = CREATED + 10 * DAY, CREATED + 2 * MINUTE
     ("seen", "message"),
     [
         pytest.param(
-            signs(SUCCESS, FIRST_RUN),
+            vitals(SUCCESS, FIRST_RUN),
             "Unhealthy since {overdue}: no success for longer than 1h1m; the last was at {success}",
             id="its last success",
         ),
         pytest.param(
-            signs(None, FIRST_RUN),
+            vitals(None, FIRST_RUN),
             "Unhealthy since {overdue}: no success for longer than 1h1m since its first run at {first}; it never succeeded",
             id="its first run",
         ),
         pytest.param(
-            signs(SUCCESS, FIRST_RUN, counts_from=SUCCESS + DAY),
+            vitals(SUCCESS, FIRST_RUN, counts_from=SUCCESS + DAY),
             "Unhealthy since {overdue}: no success for longer than 1h1m since it was edited or resumed at {edit};"
             " the last was at {success}",
             id="an edit",
         ),
         pytest.param(
-            signs(None, FIRST_RUN, counts_from=SUCCESS + DAY),
+            vitals(None, FIRST_RUN, counts_from=SUCCESS + DAY),
             "Unhealthy since {overdue}: no success for longer than 1h1m since it was edited or resumed at {edit};"
             " it never succeeded",
             id="an edit after failures only",
         ),
         pytest.param(
-            signs(SUCCESS, FIRST_RUN, limit_seconds=90),
+            vitals(SUCCESS, FIRST_RUN, limit_seconds=90),
             "Unhealthy since {overdue}: no success for longer than 1m30s; the last was at {success}",
             id="its last success, with a limit of its own",
         ),
     ],
 )
-def test_the_message_says_since_when_what_was_allowed_and_the_last_success(seen: Signs, message: str) -> None:
+def test_the_message_says_since_when_what_was_allowed_and_the_last_success(seen: Vitals, message: str) -> None:
     plan = a_plan(seen.counts_from, schedule="* * * * *")
     times = {"success": SUCCESS, "first": FIRST_RUN, "edit": seen.counts_from, "overdue": overdue_time(plan, seen) or 0}
 
@@ -254,7 +254,7 @@ def test_the_message_of_a_healthy_job_does_not_change_from_run_to_run() -> None:
     plan = a_plan(**DAILY)
     firings = list(plan.between(CREATED, CREATED + 3 * DAY))
 
-    messages = {judge(plan, signs(firing + 60), now=firing + 90).message for firing in firings}
+    messages = {judge(plan, vitals(firing + 60), now=firing + 90).message for firing in firings}
 
     assert messages == {"Its last success is not longer ago than 1d2h"}
 
@@ -262,7 +262,7 @@ def test_the_message_of_a_healthy_job_does_not_change_from_run_to_run() -> None:
 def test_time_in_which_a_job_was_suspended_does_not_make_it_unhealthy_after_the_resume() -> None:
     resumed = CREATED + 30 * DAY
     plan = a_plan(resumed, schedule="* * * * *")
-    seen = signs(CREATED + DAY, CREATED, counts_from=resumed)
+    seen = vitals(CREATED + DAY, CREATED, counts_from=resumed)
 
     verdict = judge(plan, seen, now=resumed + 1)
 
@@ -273,7 +273,7 @@ def test_time_in_which_a_job_was_suspended_does_not_make_it_unhealthy_after_the_
 def test_a_success_before_the_firing_of_a_job_that_runs_once_does_not_stand_for_it() -> None:
     plan = a_plan(runAfter="1d")
 
-    by_hand = signs(CREATED + HOUR, CREATED + HOUR)
+    by_hand = vitals(CREATED + HOUR, CREATED + HOUR)
 
     assert judge(plan, by_hand, now=CREATED + DAY + HOUR - 1).health is Health.HEALTHY
     assert judge(plan, by_hand, now=CREATED + DAY + HOUR).health is Health.UNHEALTHY
@@ -292,8 +292,8 @@ specs = st.sampled_from(
     ]
 )
 moments = st.integers(CREATED - 400 * DAY, CREATED + 400 * DAY)
-seen_signs = st.builds(
-    Signs,
+seen_vitals = st.builds(
+    Vitals,
     first_run=st.none() | moments,
     last_success=st.none() | moments,
     counts_from=st.just(CREATED),
@@ -303,8 +303,8 @@ seen_signs = st.builds(
 
 
 @settings(max_examples=300, deadline=None)
-@given(specs, seen_signs, st.integers(CREATED, CREATED + 800 * DAY))
-def test_a_verdict_stands_until_it_turns_and_not_longer(spec: dict[str, Any], seen: Signs, now: int) -> None:
+@given(specs, seen_vitals, st.integers(CREATED, CREATED + 800 * DAY))
+def test_a_verdict_stands_until_it_turns_and_not_longer(spec: dict[str, Any], seen: Vitals, now: int) -> None:
     plan = a_plan(**spec)
 
     verdict = judge(plan, seen, now=now)
@@ -318,14 +318,17 @@ def test_a_verdict_stands_until_it_turns_and_not_longer(spec: dict[str, Any], se
 
 
 @settings(max_examples=300, deadline=None)
-@given(specs, seen_signs)
-def test_nothing_turns_unhealthy_before_the_instant_that_is_quickly_found(spec: dict[str, Any], seen: Signs) -> None:
+@given(specs, seen_vitals, st.integers(CREATED, CREATED + 800 * DAY))
+def test_a_job_stays_healthy_until_the_instant_that_is_quickly_found(
+    spec: dict[str, Any], seen: Vitals, now: int
+) -> None:
     plan = a_plan(**spec)
 
-    soonest, overdue = soonest_overdue(plan, seen), overdue_time(plan, seen)
+    surely = surely_healthy_until(plan, seen)
 
-    assert (soonest is None) is (overdue is None)
-    assert soonest is None or overdue is None or soonest <= overdue
+    if surely is not None and now < surely:
+        assert judge(plan, seen, now=now).health is Health.HEALTHY
+        assert judge(plan, seen, now=now).turns == overdue_time(plan, seen)
 
 
 @settings(max_examples=200, deadline=None)
@@ -339,7 +342,7 @@ def test_a_job_whose_runs_all_succeed_within_an_hour_is_never_unhealthy(
     following = plan.next_after(firing) if firing is not None else None
 
     if firing is not None and following is not None:
-        seen = signs(firing + took, firing)
+        seen = vitals(firing + took, firing)
         assert judge(plan, seen, now=following + HOUR - 1).health is Health.HEALTHY
 
 
@@ -348,13 +351,13 @@ def test_a_job_whose_runs_all_succeed_within_an_hour_is_never_unhealthy(
 def test_a_later_success_never_makes_a_job_unhealthy_sooner(spec: dict[str, Any], success: int, later: int) -> None:
     plan = a_plan(**spec)
 
-    first, second = overdue_time(plan, signs(success, 1)), overdue_time(plan, signs(success + later, 1))
+    first, second = overdue_time(plan, vitals(success, 1)), overdue_time(plan, vitals(success + later, 1))
 
     assert second is None or (first is not None and first <= second)
 
 
 def test_fifty_thousand_verdicts_cost_a_second_or_two() -> None:
-    plan, seen = a_plan(**DAILY), signs(SUCCESS, FIRST_RUN)
+    plan, seen = a_plan(**DAILY), vitals(SUCCESS, FIRST_RUN)
     plan.pace()
 
     one = quickest(lambda: [judge(plan, seen, now=SUCCESS + 5) for _ in range(100)]) / 100

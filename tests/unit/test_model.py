@@ -91,6 +91,11 @@ def test_retry_is_read(raw: dict[str, Any], retry: Retry) -> None:
     assert read_spec({"retry": raw}).retry == retry
 
 
+def test_a_limit_on_the_time_without_a_success_is_rounded_up_to_whole_seconds() -> None:
+    assert read_spec({"health": {"maxTimeWithoutSuccess": "1.5s"}}).without_success_seconds == 2
+    assert read_spec({"health": {}}).without_success_seconds is None
+
+
 @pytest.mark.parametrize(
     ("raw", "fields"),
     [
@@ -102,7 +107,7 @@ def test_retry_is_read(raw: dict[str, Any], retry: Retry) -> None:
             {"misfirePolicy": "CatchUp", "fanOut": {"units": ["a"]}}, ("spec.misfirePolicy", "spec.fanOut"), id="two"
         ),
         pytest.param({"options": []}, (), id="no options"),
-        pytest.param({"health": {"maxTimeWithoutSuccess": "1h"}}, ("spec.health.maxTimeWithoutSuccess",), id="health"),
+        pytest.param({"health": {"maxTimeWithoutSuccess": "1h"}}, (), id="health"),
     ],
 )
 def test_fields_that_are_not_served_are_named(raw: dict[str, Any], fields: tuple[str, ...]) -> None:

@@ -139,6 +139,76 @@ def test_a_success_ends_the_row_of_failures() -> None:
     assert (status["lastSuccessfulTime"], status["firstRunTime"]) == (rfc3339(TWO + 5), rfc3339(ONE + 1))
 
 
+def health(status: dict[str, Any]) -> tuple[str, str, str]:
+    """The summary, and the condition's status and reason."""
+    (healthy,) = (c for c in status["conditions"] if c["type"] == "Healthy")
+    return status["health"], healthy["status"], healthy["reason"]
+
+
+@pytest.mark.parametrize(
+    ("job", "pods", "expected"),
+    [
+        pytest.param(a_job(), (), ("Unknown", "Unknown", "NotRunYet"), id="that never ran"),
+        pytest.param(a_job(), (done(ONE),), ("Healthy", "True", "Succeeding"), id="that has just succeeded"),
+        pytest.param(
+            a_job(), (done(ONE, State.FAILED),), ("Unknown", "Unknown", "NoSuccessYet"), id="that has just failed"
+        ),
+        pytest.param(
+            a_job_with(lastSuccessfulTime=rfc3339(CREATED - 1), firstRunTime=rfc3339(CREATED - 1)),
+            (done(ONE, State.FAILED),),
+            ("Healthy", "True", "Succeeding"),
+            id="that succeeded an hour ago, before an edit",
+        ),
+        pytest.param(
+            a_job(spec=a_spec(suspend=True)),
+            (done(ONE),),
+            ("Suspended", "Unknown", "Suspended"),
+            id="that is suspended",
+        ),
+        pytest.param(
+            a_job(spec=a_spec(without_success_seconds=3)),
+            (done(ONE),),
+            ("Unhealthy", "False", "NoRecentSuccess"),
+            id="that has a limit of its own",
+        ),
+    ],
+)
+def test_the_health_is_told_of_a_job(job: Job, pods: tuple[PodSight, ...], expected: tuple[str, str, str]) -> None:
+    assert health(reported(job, pods=pods, now=ONE + 10)) == expected
+
+
+def test_a_schedule_that_an_edit_made_invalid_leaves_the_health_unknown() -> None:
+    lines = lines_of(a_job(), Firings({}, {str(ONE): done(ONE)}))
+
+    status = report(a_job(), None, lines, now=ONE + 10)
+
+    assert health(status) == ("Unknown", "Unknown", "InvalidSchedule")
+    assert states(status) == {str(ONE): "Succeeded"}
+
+
+def test_a_run_that_failed_without_a_start_was_the_first_run() -> None:
+    status = reported(a_job(), claims=(a_claim(ONE, outcome=Outcome(State.FAILED, "FailedCreate", settled=ONE + 900)),))
+
+    assert status["firstRunTime"] == rfc3339(ONE + 900)
+    assert health(status) == ("Unhealthy", "False", "NeverSucceeded")
+
+
+def test_a_run_that_was_given_up_and_ended_well_after_all_is_a_success() -> None:
+    job = a_job_with(a_run(ONE, State.STALE, completed=ONE + 900), watermark=rfc3339(ONE))
+
+    status = reported(job, pods=(a_pod(ONE, State.SUCCEEDED, started=ONE, completed=ONE + 2000),))
+
+    assert status["lastSuccessfulTime"] == rfc3339(ONE + 2000)
+
+
+def test_the_condition_of_a_healthy_job_stays_from_run_to_run() -> None:
+    first = reported(a_job(), pods=(done(ONE),), now=ONE + 10)
+
+    second = reported(a_job(status=read_status(first)), pods=(done(ONE), done(TWO)), now=TWO + 10)
+
+    assert second["conditions"] == first["conditions"]
+
+
 def retried(most: int = 1, *history: Entry, **status: Any) -> Job:
     return replace(a_job_with(*history, **status), spec=a_spec(retry=Retry(most=most, delay_ms=60_000)))
 
