@@ -47,9 +47,7 @@ def _spare_collections() -> None:
 async def serve(settings: Settings, credentials: Credentials, wrap: Callable[[Transport], Transport]) -> int:
     """Run until a signal (0) or until a part ends that must not (1)."""
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    _heed_signals(stop)
     transport = HttpTransport(credentials, connections=2 * settings.in_flight + 16)
     try:
         replica = Replica(wrap(transport), SystemClock(), settings)
@@ -62,11 +60,23 @@ async def serve(settings: Settings, credentials: Credentials, wrap: Callable[[Tr
         await transport.close()
 
 
+def _heed_signals(stop: asyncio.Event) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+
+
 async def _run(replica: Replica, credentials: Credentials, settings: Settings, stop: asyncio.Event) -> int:
     parts = asyncio.create_task(replica.run())
     feed_stop = asyncio.Event()
     feed = asyncio.create_task(
-        handlers.run(replica.feed, replica.requests, credentials, settings.watch_namespaces, feed_stop)
+        handlers.run(
+            replica.feed,
+            replica.requests,
+            credentials,
+            settings.watch_namespaces,
+            feed_stop,
+            lambda: _heed_signals(stop),
+        )
     )
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait({parts, feed, stopping}, return_when=asyncio.FIRST_COMPLETED)

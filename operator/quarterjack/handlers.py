@@ -7,7 +7,7 @@ store belongs to the loop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -82,14 +82,32 @@ def operator_settings() -> kopf.OperatorSettings:
 
 
 async def run(
-    feed: Feed, requests: RunRequests, credentials: Credentials, namespaces: Sequence[str], stop: asyncio.Event
+    feed: Feed,
+    requests: RunRequests,
+    credentials: Credentials,
+    namespaces: Sequence[str],
+    stop: asyncio.Event,
+    started: Callable[[], None],
 ) -> None:
-    """Feed until `stop` is set; it also ends where kopf gives up, and then so must the process."""
-    feed.begin()
-    await kopf.operator(
-        registry=registry_of(feed, requests, credentials),
-        settings=operator_settings(),
-        clusterwide=not namespaces,
-        namespaces=namespaces,
-        stop_flag=stop,
-    )
+    """Feed until `stop` is set; it also ends where kopf gives up, and then so must the process.
+
+    kopf takes SIGTERM and SIGINT for itself when it starts: `started` is called then, to take them back.
+    """
+    ready = asyncio.Event()
+    telling = asyncio.create_task(_tell(ready, started))
+    try:
+        await kopf.operator(
+            registry=registry_of(feed, requests, credentials),
+            settings=operator_settings(),
+            clusterwide=not namespaces,
+            namespaces=namespaces,
+            ready_flag=ready,
+            stop_flag=stop,
+        )
+    finally:
+        telling.cancel()
+
+
+async def _tell(ready: asyncio.Event, started: Callable[[], None]) -> None:
+    await ready.wait()
+    started()
