@@ -5,11 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
-from .actors import annotate, delete
+import orjson
+
+from .actors import End, annotate, delete, objects
 from .engine import Scene, play
 from .growth import grown, holdings, kept, series
-from .resources import JOBS
+from .resources import JOBS, LEASES, PODS
+from .statuses import Document
+from .virtual import virtual_loop
+from .witness import epoch
 
+HOUR = 3600
+DAY = 24 * HOUR
 QUIET_SECONDS = 1000  # the sweep of what jobs that are gone have left behind comes after ten minutes, every five
 
 
@@ -20,6 +27,93 @@ def held(scene: Scene) -> Counter[str]:
         counts.update({f"{name}: {path}": count for path, count in holdings(operator.running).items()})
         counts[f"{name}: series"] = series(operator.running)
     return counts
+
+
+def sizes(scene: Scene) -> list[int]:
+    """The bytes of each job's status."""
+    return [len(orjson.dumps(job["status"])) for job in objects(scene.api, JOBS)]
+
+
+def failing_hourly(pod: Document) -> End:
+    """Every hour a run fails and has much to say."""
+    firing = int(pod["metadata"]["labels"]["quarterjack.dev/firing"])
+    return End(1.5) if firing % HOUR else End(1.5, "Failed", exit_code=1, message="no route to host " * 20)
+
+
+def test_two_thousand_firings_in_forty_minutes_of_every_second_leave_no_more_behind_than_a_thousand() -> None:
+    async def scenario() -> None:
+        scene = Scene(ends=End(after_seconds=1.5))
+        scene.job(schedule="* * * * * *", concurrencyPolicy="Allow")
+        scene.start("a")
+        await scene.at(1000)
+        replicas, cluster, size = held(scene), kept(scene.api), max(sizes(scene))
+
+        await scene.at(2400)
+
+        assert len(scene.api.ledger.pods) > 2380
+        assert grown(replicas, held(scene), give=60) == {}  # as many firings as one sweep may be behind
+        assert grown(cluster, kept(scene.api), give=60) == {}
+        assert max(sizes(scene)) < size + 1000
+        scene.witness.check(calm_seconds=60)
+
+    play(scenario)
+
+
+def test_a_day_of_minutes_leaves_no_more_behind_than_its_first_hours() -> None:
+    async def scenario() -> None:
+        scene = Scene()
+        scene.kubelet.ends = failing_hourly
+        scene.job(concurrencyPolicy="Forbid")
+        scene.start("a")
+        await scene.at(3 * HOUR)
+        replicas, cluster, size = held(scene), kept(scene.api), max(sizes(scene))
+
+        await scene.at(DAY)
+
+        assert len(scene.api.ledger.pods) in {24 * 60 - 1, 24 * 60}
+        assert grown(replicas, held(scene)) == {}
+        assert grown(cluster, kept(scene.api)) == {}
+        assert len(objects(scene.api, PODS)) <= 2 * 2 + 4
+        assert len(objects(scene.api, LEASES)) <= 2 + 6
+        history = [line["state"] for line in scene.status()["history"]]
+        assert (history.count("Succeeded"), history.count("Failed")) == (10, 10)
+        assert max(sizes(scene)) < size + 4000
+        scene.witness.check(calm_seconds=60)
+
+    play(scenario)
+
+
+def test_a_month_in_which_the_operator_runs_two_minutes_a_day_leaves_a_bounded_cluster_and_replica() -> None:
+    """An every-second job: 120 firings a day run, the 86,280 others are a line. One replica sleeps, the other is new each day."""
+
+    async def scenario() -> None:
+        scene = Scene(ends=End(after_seconds=1.5))
+        scene.job(schedule="* * * * * *", concurrencyPolicy="Allow", historyRetention="3d")
+        scene.start("sleeper")
+        sleeper, most = scene.operators["sleeper"], Counter[str]()
+        first: Counter[str] = Counter()
+        for day in range(30):
+            await scene.at(day * DAY + 10)
+            fresh = scene.restart()
+            await scene.at(day * DAY + 250)
+            scene.crash(fresh)
+            most |= Counter(kept(scene.api)) | Counter(status=max(sizes(scene)))
+            if day == 2:
+                first = held(scene)
+            sleeper.process.stall((day + 1) * DAY - 1 - virtual_loop().time())
+        await scene.at(30 * DAY + 300)
+
+        history = scene.status()["history"]
+        rows = [line for line in history if line["state"] == "Missed"]
+        assert sum(line["count"] for line in rows) > 2 * 86_000
+        assert len(rows) <= 10
+        assert all(epoch(line["scheduledTime"]) > scene.now - 5 * DAY for line in history)
+        assert most["status"] < 20_000
+        assert (most["leases"] < 500, most["pods"] < 400, most["events"] < 100) == (True, True, True)
+        assert grown(first, held(scene), give=200) == {}
+        scene.witness.check(calm_seconds=120)
+
+    play(scenario)
 
 
 def test_jobs_that_come_fire_and_go_leave_nothing_behind() -> None:
