@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from . import names
-from .api import JOBS, LEASES, PODS, Api, Ending, object_path
+from .api import JOBS, LEASES, PODS, Answer, Api, Ending, object_path
 from .clock import epoch_of
 from .decision import surplus_pods
 from .errors import ApiError
@@ -32,7 +32,7 @@ _BUCKET_SECONDS = 60
 _CLOSED_SECONDS = _BUCKET_SECONDS + ON_TIME_SECONDS
 _UNFENCED_SECONDS = 3600
 _ORPHAN_SECONDS = 600
-_LEASES_SECONDS = 300.0
+_RARE_SECONDS = 300.0
 _DELETES_TOGETHER = 4
 _PODS_AT_ONCE = 2000
 
@@ -53,6 +53,7 @@ class Janitor:
         fenced: Callable[[], bool],
         views_live: Callable[[], bool],
         busy: Callable[[], bool],
+        report: Callable[[str], None],
     ) -> None:
         self._api = api
         self._store = store
@@ -61,9 +62,10 @@ class Janitor:
         self._fenced = fenced
         self._views_live = views_live
         self._busy = busy
+        self._report = report
         self._ended_since: dict[tuple[str, str], float] = {}
         self._gone_since: dict[str, float] = {}
-        self._leases_time = 0.0
+        self._rare_time = 0.0
         self.reaped = {"claims": 0, "pods": 0, "leases": 0, "members": 0}
 
     async def run(self) -> None:
@@ -76,7 +78,7 @@ class Janitor:
                 self._note()
                 await self._sweep_claims()
                 await self._sweep_pods()
-                await self._sweep_leases()
+                await self._sweep_rarely()
             except (ApiError, TransportError) as error:
                 log.warning("a sweep was cut short: %s", error)
 
@@ -93,10 +95,10 @@ class Janitor:
         known = self._store.with_remains() - self._store.jobs.keys()
         self._gone_since = {uid: self._gone_since.get(uid, now) for uid in known}
 
-    def _kept(self, uid: str, key: str) -> bool:
+    def _kept(self, uid: str, key: str, *, seconds: float = KEEP_SECONDS) -> bool:
         """Whether Keep forbids to delete anything of a run."""
         since = self._ended_since.get((uid, key))
-        return since is None or asyncio.get_running_loop().time() < since + KEEP_SECONDS
+        return since is None or asyncio.get_running_loop().time() < since + seconds
 
     def _is_ours(self, key: str) -> bool:
         return ranked(self._membership.members, key)[0] == self._membership.replica
@@ -162,18 +164,50 @@ class Janitor:
             await self._yield()
             answer = await self._api.delete(object_path(PODS, pod.namespace, pod.name), uid=pod.uid)
             self.reaped["pods"] += answer.done
+            self._forget_absent(pod, answer)
 
     async def _yield(self) -> None:
         """Launches come first."""
         while self._busy():  # noqa: ASYNC110  nobody tells when a burst is over
             await asyncio.sleep(0.2)
 
-    async def _sweep_leases(self) -> None:
-        """Leases of jobs that are gone (by quorum reads, and old enough that no replica can act on them), and of gone replicas."""
+    async def _sweep_rarely(self) -> None:
         now = asyncio.get_running_loop().time()
-        if now < self._leases_time:
+        if now < self._rare_time:
             return
-        self._leases_time = now + _LEASES_SECONDS
+        self._rare_time = now + _RARE_SECONDS
+        self._sweep_records()
+        await self._sweep_sights()
+        await self._sweep_leases(now)
+
+    def _sweep_records(self) -> None:
+        """Records that have become too old. Where a job fires, its reports drop them; where it rests, nobody else does."""
+        now = self._api.clock.now()
+        for uid, job in self._store.jobs.items():
+            oldest = job.status.oldest_end
+            expired = oldest is not None and oldest + job.spec.retention_seconds <= now
+            if expired and self._membership.ranks(uid)[0] == self._membership.replica:
+                self._report(uid)
+
+    async def _sweep_sights(self) -> None:
+        """Pods whose end is long on record and that still seem alive, or were to be deleted: a late answer may have shown them."""
+        for uid, firings in list(self._store.firings.items()):
+            job = self._store.jobs.get(uid)
+            if job is None:
+                continue
+            alive = [pod for pod in firings.pods.values() if not pod.ended and not pod.deleted]
+            for pod in [*alive, *surplus_pods(firings.pods.values(), job.spec.pod_limit)]:
+                if not self._kept(uid, pod.key, seconds=KEEP_SECONDS + _RARE_SECONDS):
+                    answer = await self._api.get(object_path(PODS, pod.namespace, pod.name), metadata_only=True)
+                    self._forget_absent(pod, answer)
+
+    def _forget_absent(self, pod: PodSight, answer: Answer) -> None:
+        """A Pod whose end is on record is not there any more, and its view has not said so."""
+        if answer.ending is Ending.ABSENT and self._store.firings_of(pod.job_uid).pods.get(pod.key) == pod:
+            self._store.lose_pod(pod.job_uid, pod.key)
+
+    async def _sweep_leases(self, now: float) -> None:
+        """Leases of jobs that are gone (by quorum reads, and old enough that no replica can act on them), and of gone replicas."""
         reaped = 0
         for uid in [uid for uid, since in self._gone_since.items() if now >= since + _ORPHAN_SECONDS]:
             self._store.forget_gone_pods(uid)

@@ -143,6 +143,7 @@ class Status:
     suspended: bool = False
     ready: bool = False
     live: bool = False  # some line of the history is not final
+    oldest_end: int | None = None  # of the final lines
     active: int = 0
     next_time: int | None = None
     last_schedule_time: int | None = None

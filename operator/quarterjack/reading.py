@@ -117,6 +117,7 @@ def unserved_fields(raw: Raw) -> tuple[str, ...]:
 def read_status(raw: Raw) -> Status:
     """A status from the API's document."""
     ready = next((c.get("status") for c in raw.get("conditions") or () if c["type"] == "Ready"), "")
+    history = raw.get("history") or ()
     return Status(
         observed_generation=int(raw.get("observedGeneration") or 0),
         watermark=instant(raw.get("watermark")),
@@ -131,9 +132,15 @@ def read_status(raw: Raw) -> Status:
         last_success_time=instant(raw.get("lastSuccessfulTime")),
         first_run_time=instant(raw.get("firstRunTime")),
         health=raw.get("health") or "",
-        live=any(line["state"] in LIVE for line in raw.get("history") or ()),
+        live=any(line["state"] in LIVE for line in history),
+        oldest_end=instant(min((_ended(line) for line in history if line["state"] not in LIVE), default="")),
         raw=orjson.dumps(raw),
     )
+
+
+def _ended(line: Raw) -> str:
+    """When a final line came to its end. RFC 3339 texts of one form compare as their instants do."""
+    return str(line.get("completionTime") or line.get("lastScheduledTime") or line.get("scheduledTime") or "")
 
 
 def read_claim(raw: Raw) -> Claim | None:

@@ -28,7 +28,7 @@ from .requests import RunRequests
 from .runs import RunLeases
 from .settings import Settings
 from .starter import Starter
-from .status import StatusWriter
+from .status import Need, StatusWriter
 from .stops import Stops
 from .store import LeaseView, PodView, Store
 from .transport import Transport
@@ -146,6 +146,7 @@ class Replica:
             fenced=lambda: self.fence.stands,
             views_live=self._views_live,
             busy=lambda: self.turns.busy,
+            report=lambda uid: self.writer.ask(uid, Need.REPORT),
         )
 
     async def _start(self, due: Due) -> bool:
