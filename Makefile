@@ -23,11 +23,12 @@ test: lint ## lint, types, layers, and all tests
 	@echo "> tests"
 	@$(PYTHON) -m pytest -n auto --dist loadgroup --no-loadscope-reorder --cov --durations=10 --durations-min=20
 
-lint: environment ## format, lint, types and layers
+lint: environment ## format, lint, types, layers and Dockerfile
 	@echo "> ruff format";      $(PYTHON) -m ruff format --check .
 	@echo "> ruff check";       $(PYTHON) -m ruff check .
 	@echo "> mypy";             $(PYTHON) -m mypy
 	@echo "> import-linter";    .venv/bin/lint-imports
+	@echo "> hadolint";         .venv/bin/hadolint operator/image/Dockerfile
 
 bench: environment ## measure lateness beside the CronJob controller, and the raw limit
 	@$(PYTHON) -m tests.bench

@@ -156,7 +156,8 @@ def _load(arguments: argparse.Namespace) -> None:
             raise ClusterError("a directory needs a name as an image: --image NAME:TAG")
         archive = cluster.layout.root / "images" / "loaded.tar"
         archive.parent.mkdir(exist_ok=True)
-        build_from_directory(archive, name=arguments.image, directory=arguments.source, entrypoint=arguments.entrypoint)
+        config = {"Entrypoint": arguments.entrypoint}
+        build_from_directory(archive, name=arguments.image, directory=arguments.source, config=config)
     cluster.load_image(archive)
 
 

@@ -45,23 +45,12 @@ def standard_archives(directory: Path) -> list[Path]:
     return [pause, test_image]
 
 
-def build_from_directory(
-    archive: Path,
-    *,
-    name: str,
-    directory: Path,
-    entrypoint: Sequence[str],
-    environment: Mapping[str, str] | None = None,
-    user: str = "",
-) -> None:
-    """Make an image whose root file system is a copy of `directory`, owned by root."""
+def build_from_directory(archive: Path, *, name: str, directory: Path, config: Mapping[str, Any]) -> None:
+    """Make an image whose root file system is a copy of `directory`, owned by root; `config` as in OCI's image-spec."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as layer:
         for path in sorted(directory.rglob("*")):
             layer.add(path, arcname=str(path.relative_to(directory)), recursive=False, filter=_owned_by_root)
-    variables = [f"{key}={value}" for key, value in (environment or {}).items()]
-    path_given = any(each.startswith("PATH=") for each in variables)
-    config = {"Entrypoint": list(entrypoint), "Env": variables if path_given else [_PATH, *variables], "User": user}
     write_archive(archive, [name], buffer.getvalue(), config)
 
 

