@@ -47,6 +47,8 @@ class Source:
             return {f"{self.module}/version.Version": version}
         if self.directory == "kwok":
             return {f"{self.module}/pkg/consts.Version": version.removeprefix("v")}
+        if self.directory == "helm":
+            return {f"{self.module}/internal/version.version": version}
         if self.directory != "kubernetes":
             return {}
         major, minor, _ = version.removeprefix("v").split(".", 2)
@@ -58,6 +60,7 @@ _KUBERNETES = Source("kubernetes", "k8s.io/kubernetes")
 _ETCD = Source("etcd", "go.etcd.io/etcd/server/v3")
 _CONTAINERD = Source("containerd", "github.com/containerd/containerd/v2")
 _KWOK = Source("kwok", "sigs.k8s.io/kwok")
+_HELM = Source("helm", "helm.sh/helm/v4")
 
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 NODE = ("kubelet", "kube-proxy", "containerd", "containerd-shim-runc-v2", "ctr")
@@ -69,8 +72,9 @@ def _source_of(program: str) -> tuple[Source, str]:
         return _ETCD, _ETCD.module
     if program in {"containerd", "containerd-shim-runc-v2", "ctr"}:
         return _CONTAINERD, f"{_CONTAINERD.module}/cmd/{program}"
-    if program == "kwok":
-        return _KWOK, f"{_KWOK.module}/cmd/{program}"
+    if program in {"kwok", "helm"}:
+        source = _KWOK if program == "kwok" else _HELM
+        return source, f"{source.module}/cmd/{program}"
     return _KUBERNETES, f"{_KUBERNETES.module}/cmd/{program}"
 
 
