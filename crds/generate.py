@@ -1,4 +1,4 @@
-"""Compose crds/*.yaml from crds/source: `python crds/generate.py`, or `--check` to compare only.
+"""Compose crds/*.yaml from crds/source, and copy them to the chart: `python crds/generate.py`, or `--check` to compare only.
 
 A source is a CustomResourceDefinition in which
 - `$include: [name, …]` takes schemas of shared.yaml in; what stands beside it is merged over them, maps deeply,
@@ -24,6 +24,7 @@ import yaml
 
 HERE = Path(__file__).parent
 SOURCE = HERE / "source"
+CHART = HERE.parent / "charts" / "quarterjack" / "files" / "crds"
 KINDS = ("scheduledjobs", "scheduledjobruns")
 HEADER = "# Written by crds/generate.py from crds/source; edit there.\n"
 TEMPLATE_HEADER = "# Written by crds/generate.py --pod-template from the OpenAPI of Kubernetes {version}.\n"
@@ -177,6 +178,8 @@ def outputs(openapi_file: Path | None) -> Iterator[tuple[Path, str]]:
         yield SOURCE / "pod_template.yaml", header + dump(pod_template(document))
     for kind in KINDS:
         yield HERE / f"{kind}.yaml", compose(kind)
+        yield CHART / f"{kind}.yaml", compose(kind)
+    yield CHART / "fence.yaml", (HERE / "fence.yaml").read_text()
 
 
 def main() -> int:
@@ -193,6 +196,7 @@ def main() -> int:
             stale = 1
             sys.stderr.write(f"{path.relative_to(HERE.parent)} is not up to date; run python crds/generate.py\n")
         else:
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
     return stale
 

@@ -112,7 +112,7 @@ def test_every_make_command_that_is_named_exists(page: str) -> None:
 
 @pytest.mark.parametrize("page", [README, CONTRIBUTING], ids=["README", "CONTRIBUTING"])
 def test_every_path_that_is_named_exists(page: str) -> None:
-    named = set(re.findall(r"`((?:crds|examples|operator|tests|\.ci|\.github)/[\w./-]*)`", page))
+    named = set(re.findall(r"`((?:charts|crds|examples|operator|tests|\.ci|\.github)/[\w./-]*)`", page))
 
     assert [path for path in named if not (ROOT / path).exists()] == []
 

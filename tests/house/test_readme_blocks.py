@@ -18,7 +18,7 @@ from tests.house.test_readme import names, table
 
 def test_each_block_is_of_a_kind_that_is_run_here() -> None:
     assert {block.language for block in blocks(README)} == {"sh", "yaml"}
-    assert {line.split()[0] for line in commands(README)} == {"make", "kubectl"}
+    assert {line.split()[0] for line in commands(README)} == {"make", "kubectl", "helm"}
 
 
 def test_its_make_lines_are_known_to_make() -> None:
@@ -27,6 +27,12 @@ def test_its_make_lines_are_known_to_make() -> None:
     for line in lines:
         subprocess.run(["make", "--dry-run", *line[1:]], cwd=ROOT, capture_output=True, check=True)
     assert {line[1] for line in lines} == {"up", "test"}
+
+
+def test_its_helm_lines_are_those_of_the_chart() -> None:
+    of_the_chart = commands(ROOT / "charts" / "quarterjack" / "README.md")
+
+    assert [line for line in commands(README) if line.startswith("helm ") and line not in of_the_chart] == []
 
 
 def test_help_names_each_flag_of_the_readme() -> None:
