@@ -102,7 +102,7 @@ def _explain(record: Record, kubectl: Kubectl) -> None:
     examples = ", ".join(path.stem for path in EXAMPLES)
     headline(f"using the cluster of the kubectl context {record.context} ({server}). This will")
     say("install the CRDs scheduledjobs and scheduledjobruns, and the admission policy quarterjack-fence")
-    say("create the namespace quarterjack-system with a ServiceAccount and its rights: tests/up/rbac.yaml")
+    say("create the namespace quarterjack-system with a ServiceAccount and its rights: charts/quarterjack/files/rights")
     say("run three replicas as processes on this machine, with that account's token")
     say(f"create the examples in the namespace {record.examples_namespace}: {examples}")
     say("`make down` removes what this has added, and nothing that was there before")

@@ -15,21 +15,20 @@ from tests.cluster.errors import ClusterError
 from tests.cluster.processes import wait_until
 from tests.up.kubectl import Kubectl
 from tests.up.record import Record, Thing
+from tests.up.rights import ACCOUNT, NAMESPACE, rights
 from tests.up.words import say
 
 ROOT = Path(__file__).resolve().parents[2]
 CRDS = tuple(sorted(ROOT.glob("crds/*.yaml")))
-RIGHTS = ROOT / "tests" / "up" / "rbac.yaml"
 EXAMPLES = tuple(sorted(ROOT.glob("examples/*.yaml")))
-NAMESPACE = "quarterjack-system"
-ACCOUNT = "quarterjack"
 _MANAGER = "--field-manager=quarterjack-up"
 _TOKEN_DURATION = "720h"
 
 
 def install(kubectl: Kubectl, record: Record) -> None:
     """CRDs, fence, and the replicas' account; return when they serve."""
-    _apply(kubectl, record, [each for path in (*CRDS, RIGHTS) for each in documents(path)], "", take_over=True)
+    wanted = [*(each for path in CRDS for each in documents(path)), *rights()]
+    _apply(kubectl, record, wanted, "", take_over=True)
     for kind in KINDS:
         wait_until(f"{kind} are served", partial(_serves, kubectl, kind), within_seconds=60)
     wait_until("the fence stands", lambda: _fence_stands(kubectl), within_seconds=60)

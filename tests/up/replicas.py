@@ -10,8 +10,8 @@ import urllib.request
 import yaml
 
 from tests.cluster.processes import Process, stop, wait_until
-from tests.up.install import NAMESPACE
 from tests.up.record import Record
+from tests.up.rights import NAMESPACE
 from tests.up.words import say
 
 COUNT = 3
