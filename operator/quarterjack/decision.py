@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from .attempts import has_record, last_attempts, next_attempt
-from .model import Claim, Entry, Firings, Job, Outcome, PodSight, Spec, State, Trigger, newest_first
+from .model import Claim, Entry, Firings, Job, Outcome, PodSight, Policy, Spec, State, Trigger, newest_first
 from .names import firing_of, run_key
 from .plan import Plan, start_delay_ms
 from .windows import commit_gap
@@ -19,7 +19,13 @@ _WALK_MOST = 100_000
 
 def is_full(job: Job) -> bool:
     """Whether so many runs are under way that the history has no room for more: their lines are never dropped."""
-    return job.status.active >= RUNS_MOST
+    return room_for_runs(job) == 0
+
+
+def room_for_runs(job: Job) -> int:
+    """How many more runs may be under way at once. Those that are to be caught up take their room where they run side by side."""
+    waiting = job.status.waiting if job.spec.policy is Policy.ALLOW else 0
+    return max(0, RUNS_MOST - job.status.active - waiting)
 
 
 def start_time(job: Job, plan: Plan, firing: int) -> float:
@@ -164,8 +170,8 @@ def is_over(job: Job, entries: Mapping[str, Entry], firings: Firings, run: str) 
 def prune(entries: Iterable[Entry], spec: Spec, *, watermark: int, now: int) -> list[Entry]:
     """The lines that are kept, the newest first.
 
-    All runs that are not over or lie above the watermark, else as the limits say; of a run the last attempt, and the earlier ones
-    as far as there is room.
+    All runs that are not over or lie above the watermark, else those that ended last, as the limits say; of a run the last attempt,
+    and the earlier ones as far as there is room.
     """
     runs: dict[str, list[Entry]] = {}
     for entry in newest_first(entries):
@@ -173,27 +179,29 @@ def prune(entries: Iterable[Entry], spec: Spec, *, watermark: int, now: int) -> 
     needed = {run for run, (last, *_) in runs.items() if not last.ended or last.scheduled > watermark}
     spare = _HISTORY_MOST - len(needed)
     room = {True: spec.successful_limit, False: spec.failed_limit}
-    kept: list[list[Entry]] = []
-    for run, lines in runs.items():
-        last, good = lines[0], lines[0].state is State.SUCCEEDED
-        if run not in needed:
-            if min(spare, room[good]) <= 0 or (last.completed or last.scheduled) + spec.retention_seconds <= now:
-                continue
+    kept = set(needed)
+    for run in sorted(runs.keys() - needed, key=lambda run: (_end(runs[run][0]), run), reverse=True):
+        last, good = runs[run][0], runs[run][0].state is State.SUCCEEDED
+        if min(spare, room[good]) > 0 and _end(last) + spec.retention_seconds > now:
             spare -= 1
             room[good] -= 1
-        kept.append(lines)
+            kept.add(run)
     shown: list[Entry] = []
-    for last, *earlier in kept:
+    for last, *earlier in (lines for run, lines in runs.items() if run in kept):
         shown += [last, *earlier[: max(0, spare)]]
         spare -= len(earlier)
     return shown
 
 
+def _end(line: Entry) -> int:
+    return line.completed or line.scheduled
+
+
 def surplus_pods(pods: Iterable[PodSight], limit: int) -> list[PodSight]:
-    """The finished Pods beyond the newest `limit` that succeeded and as many that failed."""
+    """The finished Pods beyond the `limit` that succeeded last and as many that failed."""
     room = {True: limit, False: limit}
     surplus = []
-    for pod in sorted(pods, key=lambda p: (p.firing, p.attempt), reverse=True):
+    for pod in sorted(pods, key=lambda p: (p.completed or p.firing, p.firing, p.attempt), reverse=True):
         if not pod.ended or pod.deleted:
             continue
         good = pod.state is State.SUCCEEDED

@@ -20,7 +20,7 @@ from .clock import ServerClock
 from .decision import UNRECORDED_MOST, first_unclaimed, is_full, may_fire, start_time, takeover_time, untold
 from .health import Health, judge, surely_healthy_until, vitals_of
 from .membership import Membership
-from .model import Claim, Entry, Job, PodSight, State, Trigger
+from .model import Claim, Job, PodSight, State, Trigger
 from .names import run_key
 from .plan import Plan
 from .plans import PlanBook
@@ -286,7 +286,8 @@ class Desk:
     def _open_lines(self, job: Job, now: float, rank: int) -> float:
         """Lines of the history that are to be claimed, and runs whose Pod is in no view."""
         before, needs, wake = self._needs.pop(job.uid, {}), {}, _NEVER
-        for entry in loose_lines(job, self._store.entries(job.uid), self._store.firings_of(job.uid)):
+        to_claim: list[str] = []
+        for entry in loose_lines(job, self._store.entries(job.uid), self._store.firings_of(job.uid), now=now):
             if now < (start := waits_until(entry)):
                 wake = min(wake, start)
                 continue
@@ -294,19 +295,23 @@ class Desk:
             when = before.get(entry.id, now + patience + rank * _LATE_STEP_SECONDS)
             if now >= when:
                 when = now + _AGAIN_SECONDS
-                if self._views_live():
-                    self._tie_line(job, entry)
+                if entry.to_claim:
+                    to_claim.append(entry.id)
+                elif self._views_live():
+                    self._tie(job.uid, entry.id, partial(self._starter.verify, job, entry))
             needs[entry.id] = when
             wake = min(wake, when)
+        if to_claim and self._views_live() and self._scheduling and not job.spec.unserved:
+            self._tie(job.uid, "what is to be claimed", partial(self._claim_in_order, job.uid, to_claim))
         if needs:
             self._needs[job.uid] = needs
         return wake
 
-    def _tie_line(self, job: Job, entry: Entry) -> None:
-        if not entry.to_claim:
-            self._tie(job.uid, entry.id, partial(self._starter.verify, job, entry))
-        elif self._scheduling and not job.spec.unserved:
-            self._tie(job.uid, entry.id, partial(self._starter.pending, job.uid, entry.id))
+    async def _claim_in_order(self, uid: str, keys: list[str]) -> None:
+        """One after another: what is caught up starts with the oldest, also where all of it runs at once."""
+        for key in keys:
+            if not self._closed:
+                await self._starter.pending(uid, key)
 
     def _keep_up(self, job: Job, now: float, rank: int) -> float:
         """Runs and the run lease, as far as they need something."""
@@ -326,7 +331,7 @@ class Desk:
     def _tied(self, uid: str, key: str, task: asyncio.Task[None]) -> None:
         del self._loose_ends[uid, key]
         if not task.cancelled() and task.exception() is not None:
-            log.error("run %s of job %s could not be taken up", key, uid, exc_info=task.exception())
+            log.error("%s of job %s could not be taken up", key, uid, exc_info=task.exception())
         self._soil(uid)
 
     def _report(self, job: Job, now: float, rank: int) -> float:

@@ -116,6 +116,7 @@ class Spec:
     suspend: bool = False
     policy: Policy = Policy.FORBID
     misfire: Misfire = Misfire.RUN_ONCE
+    catch_up_limit: int = 100
     retry: Retry = Retry()
     starting_deadline_seconds: int | None = None
     active_deadline_seconds: int | None = None
@@ -145,6 +146,7 @@ class Status:
     live: bool = False  # some line of the history is not final
     oldest_end: int | None = None  # of the final lines
     active: int = 0
+    waiting: int = 0  # firings that are to be caught up, and have no Pod yet
     next_time: int | None = None
     last_schedule_time: int | None = None
     last_success_time: int | None = None

@@ -69,6 +69,7 @@ def read_spec(raw: Raw) -> Spec:
             suspend=bool(raw.get("suspend", False)),
             policy=Policy(raw.get("concurrencyPolicy", Policy.FORBID)),
             misfire=Misfire(raw.get("misfirePolicy", Misfire.RUN_ONCE)),
+            catch_up_limit=int(raw.get("catchUpLimit", 100)),
             retry=_retry(raw.get("retry") or {}),
             starting_deadline_seconds=raw.get("startingDeadlineSeconds"),
             active_deadline_seconds=raw.get("activeDeadlineSeconds"),
@@ -107,7 +108,6 @@ def unserved_fields(raw: Raw) -> tuple[str, ...]:
     """The fields in use whose behaviour this version does not have."""
     asked = {
         "spec.concurrencyPolicy": raw.get("concurrencyPolicy") == Policy.REPLACE,
-        "spec.misfirePolicy": raw.get("misfirePolicy") == Misfire.CATCH_UP,
         "spec.options": bool(raw.get("options")),
         "spec.fanOut": bool(raw.get("fanOut")),
     }
@@ -127,6 +127,7 @@ def read_status(raw: Raw) -> Status:
         suspended=raw.get("state") == "Suspended",
         ready=ready == "True",
         active=int(raw.get("activeCount") or 0),
+        waiting=sum(1 for line in history if _is_waiting(line)),
         next_time=instant(raw.get("nextScheduleTime")),
         last_schedule_time=instant(raw.get("lastScheduleTime")),
         last_success_time=instant(raw.get("lastSuccessfulTime")),
@@ -141,6 +142,10 @@ def read_status(raw: Raw) -> Status:
 def _ended(line: Raw) -> str:
     """When a final line came to its end. RFC 3339 texts of one form compare as their instants do."""
     return str(line.get("completionTime") or line.get("lastScheduledTime") or line.get("scheduledTime") or "")
+
+
+def _is_waiting(line: Raw) -> bool:
+    return line["state"] == State.PENDING and line.get("trigger") == Trigger.CATCH_UP and not line.get("podName")
 
 
 def read_claim(raw: Raw) -> Claim | None:

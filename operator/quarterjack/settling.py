@@ -10,8 +10,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from .clock import rfc3339
-from .decision import RUNS_MOST, in_time, is_full, pending, start_time
-from .model import Claim, Entry, Job, Misfire, PodSight, State, Trigger
+from .decision import RUNS_MOST, in_time, is_full, pending, room_for_runs, start_time
+from .model import Claim, Entry, Job, Misfire, PodSight, Spec, State, Trigger
 from .names import firing_of
 from .plan import Plan
 from .windows import LATE_SECONDS
@@ -41,8 +41,8 @@ def settle(
 
     A Pod among the claims counts as one: it may have been claimed elsewhere, or its claim been deleted.
     A claimed firing becomes a pending line (its Pod or outcome follows); an unclaimed one that can no longer be claimed on time is
-    missed, but for the one that RunOnce runs; one that still can becomes pending, and is claimed like any other, so it still runs
-    once. `latest`: no later firing makes up for those missed, so RunOnce runs the last of them.
+    missed, but for those that `misfirePolicy` runs; one that still can becomes pending, and is claimed like any other, so it still
+    runs once. `latest`: no later firing makes up for those missed, so RunOnce runs the last of them.
     """
     known = {firing_of(key) for key in (*claims, *entries)}
     lines = [
@@ -59,18 +59,30 @@ def settle(
             lines.append(pending(firing, Trigger.SCHEDULE))
         else:
             missed = missed.with_later(firing)
-    once = (
-        missed.count > 0
-        and latest
-        and not is_full(job)
-        and job.spec.misfire is Misfire.RUN_ONCE
-        and in_time(job.spec, missed.last, now)
-        and all(line.scheduled < missed.last for line in lines)
-    )
-    if once:
-        lines.append(pending(missed.last, Trigger.CATCH_UP))
+    latest = latest and all(line.scheduled < missed.last for line in lines)
+    most = min(_asked_for(job.spec, latest=latest), _room(job) - len(lines))
+    caught: list[Entry] = []
+    while missed.count and len(caught) < most and in_time(job.spec, missed.last, now):
+        caught.append(pending(missed.last, Trigger.CATCH_UP))
         missed = missed.without_last(plan, known)
-    return Settlement((*_missed_lines(job, missed, now, once=once), *lines), max(until, job.recorded_until))
+    return Settlement(
+        (*_missed_lines(job, missed, now, caught=len(caught)), *lines, *reversed(caught)),
+        max(until, job.recorded_until),
+    )
+
+
+def _asked_for(spec: Spec, *, latest: bool) -> int:
+    """How many missed firings `misfirePolicy` runs at most: the latest so many."""
+    if spec.suspend or spec.misfire is Misfire.SKIP:
+        return 0
+    if spec.misfire is Misfire.CATCH_UP:
+        return spec.catch_up_limit
+    return int(latest)
+
+
+def _room(job: Job) -> int:
+    """How many lines the history has room for that are to be caught up: none of them is dropped before it has run."""
+    return max(0, min(room_for_runs(job), RUNS_MOST - job.status.waiting))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,25 +129,12 @@ def _surely_late(job: Job, plan: Plan, now: int) -> int:
     return by_jitter if last is None else max(by_jitter, last - 1)
 
 
-def _missed_lines(job: Job, missed: Missed, now: int, *, once: bool) -> list[Entry]:
-    """One line for all that were missed together."""
-    spec = job.spec
+def _missed_lines(job: Job, missed: Missed, now: int, *, caught: int) -> list[Entry]:
+    """One line for all that were missed together, and do not run."""
     if not missed.count:
         return []
-    why = "nothing could start it in time" if missed.count == 1 else "nothing could start them in time"
-    reason = "Misfire"
-    if is_full(job):
-        why += f", for {RUNS_MOST} runs of the job were under way"
-        reason = "TooManyRuns"
-    elif spec.misfire is Misfire.SKIP:
-        why += ", and misfirePolicy is Skip"
-    elif not in_time(spec, missed.last, now):
-        why += f", and startingDeadlineSeconds is {spec.starting_deadline_seconds}"
-        reason = "StartingDeadlineExceeded"
-    elif once:
-        why += ", and misfirePolicy RunOnce runs only the latest"
-    else:
-        why += ", and a later firing makes up for them"
+    reason, why = _why_missed(job, missed, now, caught=caught)
+    what = "nothing could start it in time" if missed.count == 1 else "nothing could start them in time"
     span = rfc3339(missed.first) if missed.count == 1 else f"{rfc3339(missed.first)} to {rfc3339(missed.last)}"
     return [
         Entry(
@@ -143,8 +142,28 @@ def _missed_lines(job: Job, missed: Missed, now: int, *, once: bool) -> list[Ent
             scheduled=missed.last,
             state=State.MISSED,
             reason=reason,
-            message=f"{missed.count} missed ({span}): {why}",
+            message=f"{missed.count} missed ({span}): {what}, {why}",
             count=missed.count,
             first_scheduled=missed.first,
         )
     ]
+
+
+def _why_missed(job: Job, missed: Missed, now: int, *, caught: int) -> tuple[str, str]:
+    """The reason why the last of them does not run, and so none before it."""
+    spec = job.spec
+    if is_full(job):
+        return "TooManyRuns", f"for {RUNS_MOST} runs of the job were under way"
+    if spec.suspend:
+        return "Misfire", "and the job was suspended"
+    if spec.misfire is Misfire.SKIP:
+        return "Misfire", "and misfirePolicy is Skip"
+    if not in_time(spec, missed.last, now):
+        return "StartingDeadlineExceeded", f"and startingDeadlineSeconds is {spec.starting_deadline_seconds}"
+    if spec.misfire is Misfire.CATCH_UP and caught < spec.catch_up_limit:
+        return "TooManyRuns", f"for at most {RUNS_MOST} runs of a job are under way or wait to be caught up"
+    if spec.misfire is Misfire.CATCH_UP:
+        return "Misfire", f"and catchUpLimit is {spec.catch_up_limit}"
+    if caught:
+        return "Misfire", "and misfirePolicy RunOnce runs only the latest"
+    return "Misfire", "and a later firing makes up for them"

@@ -28,6 +28,7 @@ from .reading import read_claim, read_job
 from .runs import Taken
 from .signs import start_limit_seconds
 from .store import Store
+from .waiting import comes_after_others
 from .windows import COMMIT_SECONDS, ON_TIME_SECONDS, PENDING_SECONDS, commit_gap
 
 log = logging.getLogger(__name__)
@@ -217,6 +218,11 @@ class Starter:
         if not in_time(spec, run.firing, self._clock.now()):
             late = f"It could not start within startingDeadlineSeconds ({spec.starting_deadline_seconds})"
             return Outcome(State.MISSED, "StartingDeadlineExceeded", late)
+        due = run.trigger is Trigger.SCHEDULE
+        if due and comes_after_others(run.job, self._store.entries(run.job.uid), run.firing):
+            return Outcome(
+                State.SKIPPED, "Overlap", "concurrencyPolicy is Forbid and missed firings are caught up first"
+            )
         return None
 
     async def _after(self, run: Run, claim: Claim, result: Launched) -> None:

@@ -32,6 +32,13 @@ JOBS: dict[str, dict[str, Any]] = {
     "jitter": {"schedule": "*/30 * * * * *", "concurrencyPolicy": "Allow", "jitter": "20s"},
     "deadline": {"startingDeadlineSeconds": 20},
     "retry": {"concurrencyPolicy": "Forbid", "retry": {"maxRetries": 2, "delay": "3s"}},
+    "catch-up": {"misfirePolicy": "CatchUp", "catchUpLimit": 5, "concurrencyPolicy": "Forbid"},
+    "retry-catch-up": {
+        "schedule": "*/30 * * * * *",
+        "misfirePolicy": "CatchUp",
+        "concurrencyPolicy": "Forbid",
+        "retry": {"maxRetries": 1, "delay": "5s"},
+    },
     "retry-allow": {"schedule": "*/30 * * * * *", "concurrencyPolicy": "Allow", "retry": {"maxRetries": 2}},
 }
 CALM_SECONDS = 330

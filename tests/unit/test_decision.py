@@ -231,6 +231,13 @@ def test_pruning_keeps_the_last_attempt_of_a_run_longest_and_counts_runs(
     assert len(kept) <= 200
 
 
+def test_an_old_firing_that_ran_late_is_kept_as_long_as_those_that_ended_with_it() -> None:
+    late = a_run(NOON - 86400, completed=NOON)
+    others = [a_run(NOON - n * 60, completed=NOON - n * 60 + 5) for n in (1, 2)]
+
+    assert prune([late, *others], a_spec(successful_limit=2), watermark=NOON, now=NOON) == [others[0], late]
+
+
 def test_a_run_and_its_attempts_are_kept_and_dropped_as_one() -> None:
     first, second = a_run(NOON, State.FAILED), a_run(NOON, attempt=2)
     later = a_run(NOON + 60)
@@ -368,6 +375,13 @@ def test_a_caught_up_run_stays_one_when_its_pod_is_seen() -> None:
 
     assert line is not None
     assert line.trigger is Trigger.CATCH_UP
+
+
+def test_the_pod_of_an_old_firing_that_ran_late_is_kept_as_long_as_those_that_ended_with_it() -> None:
+    late = a_pod(NOON - 86400, State.FAILED, completed=NOON)
+    others = [a_pod(NOON - n * 60, State.FAILED, completed=NOON - n * 60 + 5) for n in (1, 2)]
+
+    assert surplus_pods([late, *others], 2) == [others[1]]
 
 
 def test_pods_beyond_the_newest_of_each_kind_are_surplus() -> None:

@@ -101,10 +101,11 @@ def test_a_limit_on_the_time_without_a_success_is_rounded_up_to_whole_seconds() 
     [
         pytest.param({}, (), id="nothing"),
         pytest.param({"concurrencyPolicy": "Replace"}, ("spec.concurrencyPolicy",), id="Replace"),
-        pytest.param({"misfirePolicy": "CatchUp"}, ("spec.misfirePolicy",), id="CatchUp"),
-        pytest.param({"leaseDuration": "1h", "retry": {"maxRetries": 2}}, (), id="a lease and retry"),
         pytest.param(
-            {"misfirePolicy": "CatchUp", "fanOut": {"units": ["a"]}}, ("spec.misfirePolicy", "spec.fanOut"), id="two"
+            {"leaseDuration": "1h", "retry": {"maxRetries": 2}, "misfirePolicy": "CatchUp"}, (), id="all else"
+        ),
+        pytest.param(
+            {"options": [{"name": "a"}], "fanOut": {"units": ["a"]}}, ("spec.options", "spec.fanOut"), id="two"
         ),
         pytest.param({"options": []}, (), id="no options"),
         pytest.param({"health": {"maxTimeWithoutSuccess": "1h"}}, (), id="health"),

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quarterjack.decision import RUNS_MOST, in_time, pending, start_time
-from quarterjack.model import Claim, Entry, Job, Misfire, State, Trigger
+from quarterjack.model import Claim, Entry, Job, Misfire, Policy, State, Trigger
 from quarterjack.names import run_key
 from quarterjack.plan import Plan, plan_of
 from quarterjack.settling import Missed, Settlement, settle
@@ -86,8 +86,10 @@ def cases(draw: st.DrawFn) -> Case:
         misfire=draw(st.sampled_from(Misfire)),
         jitter_ms=draw(st.sampled_from([0, 0, 1, 500, 20_000, 200_000, 86_400_000])),
         starting_deadline_seconds=draw(st.none() | st.integers(0, 600)),
+        catch_up_limit=draw(st.sampled_from([1, 3, 100])),
+        suspend=draw(st.sampled_from([False, False, False, True])),
     )
-    active = draw(st.sampled_from([0, 0, 0, RUNS_MOST]))
+    active = draw(st.sampled_from([0, 0, 0, RUNS_MOST - 5, RUNS_MOST]))
     return Case(
         job=a_job(spec=spec, status=a_status(activeCount=active)),
         plan=plan,
@@ -146,21 +148,19 @@ def test_a_firing_is_late_a_minute_after_its_start(seconds: int, missed: int) ->
 
 
 @given(cases())
-def test_at_most_the_latest_missed_firing_runs_and_only_where_nothing_follows_it(case: Case) -> None:
-    settlement = case.settle()
+def test_of_the_missed_firings_the_latest_run_as_many_as_the_policy_says_and_there_is_room_for(case: Case) -> None:
+    shown = lines(case.settle())
 
-    shown = lines(settlement)
-    late = [f for f in case.unknown if start_time(case.job, case.plan, f) <= case.now - LATE_SECONDS]
-    once = (
-        bool(late)
-        and case.latest
-        and case.job.spec.misfire is Misfire.RUN_ONCE
-        and case.job.status.active < RUNS_MOST
-        and in_time(case.job.spec, max(late), case.now)
-        and all(f < max(late) for f in shown if f != max(late))
-    )
-    caught_up = [f for f, e in shown.items() if f not in case.claims and e.trigger is Trigger.CATCH_UP]
-    assert caught_up == ([max(late)] if once else [])
+    spec = case.job.spec
+    late = sorted(f for f in case.unknown if start_time(case.job, case.plan, f) <= case.now - LATE_SECONDS)
+    others = {f for f in shown if f in case.claims or f not in late}
+    followed = not case.latest or any(f > late[-1] for f in others if late)
+    asked = {Misfire.SKIP: 0, Misfire.RUN_ONCE: int(not followed), Misfire.CATCH_UP: spec.catch_up_limit}[spec.misfire]
+    room = max(0, RUNS_MOST - case.job.status.active - len(others))
+    most = 0 if spec.suspend else min(asked, room)
+    eligible = [f for f in late if in_time(spec, f, case.now)]
+    assert sorted(shown.keys() - others) == eligible[max(0, len(eligible) - most) :]
+    assert all(shown[f].trigger is Trigger.CATCH_UP for f in shown.keys() - others)
 
 
 @given(cases())
@@ -208,16 +208,17 @@ class Counting:
         return getattr(self.plan, name)
 
 
+@pytest.mark.parametrize("misfire", Misfire)
 @pytest.mark.parametrize("jitter_ms", [0, 86_400_000, 365 * 86_400_000])
-def test_a_year_of_seconds_is_settled_without_walking_it_whatever_its_jitter(jitter_ms: int) -> None:
+def test_a_year_of_seconds_is_settled_without_walking_it_whatever_its_jitter(jitter_ms: int, misfire: Misfire) -> None:
     year = 365 * 86400
     plan: Any = Counting(plan_of({"schedule": "* * * * * *"}, anchor=CREATED))
-    job = a_job(spec=a_spec(jitter_ms=jitter_ms))
+    job = a_job(spec=a_spec(jitter_ms=jitter_ms, misfire=misfire))
 
     settlement = settled(job, plan=plan, until=CREATED + year, now=CREATED + year)
 
     assert sum(row.count for row in rows(settlement)) + len(lines(settlement)) == year
-    assert plan.asked < 300
+    assert plan.asked < 600
 
 
 @pytest.mark.parametrize(
@@ -225,6 +226,16 @@ def test_a_year_of_seconds_is_settled_without_walking_it_whatever_its_jitter(jit
     [
         pytest.param({"misfire": Misfire.SKIP}, "Misfire", "misfirePolicy is Skip", id="Skip"),
         pytest.param({}, "Misfire", "misfirePolicy RunOnce runs only the latest", id="RunOnce"),
+        pytest.param({"suspend": True}, "Misfire", "the job was suspended", id="suspended"),
+        pytest.param(
+            {"misfire": Misfire.CATCH_UP, "catch_up_limit": 3}, "Misfire", "catchUpLimit is 3", id="beyond the limit"
+        ),
+        pytest.param(
+            {"misfire": Misfire.CATCH_UP, "starting_deadline_seconds": 400},
+            "StartingDeadlineExceeded",
+            "startingDeadlineSeconds is 400",
+            id="those that CatchUp still could start are within the deadline",
+        ),
         pytest.param(
             {"starting_deadline_seconds": 100},
             "StartingDeadlineExceeded",
@@ -241,6 +252,40 @@ def test_a_row_says_how_many_when_and_why(spec: dict[str, Any], reason: str, why
     assert (row.state, row.reason, row.id) == (State.MISSED, reason, f"missed-{row.scheduled}")
     assert f"{row.count} missed (2026-03-10T10:01:00Z to 2026-03-10T10:" in row.message
     assert row.message.endswith(why)
+
+
+def test_catch_up_runs_the_latest_in_order_and_tells_of_the_older_ones_in_one_row() -> None:
+    until = CREATED + 500 * MINUTE
+    job = a_job(spec=a_spec(misfire=Misfire.CATCH_UP, catch_up_limit=2))
+
+    settlement = settled(job, until=until, now=until + 300, latest=False)
+
+    (row,) = rows(settlement)
+    assert (row.count, row.scheduled) == (498, until - 2 * MINUTE)
+    assert settlement.entries[1:] == tuple(pending(until - n * MINUTE, Trigger.CATCH_UP) for n in (1, 0))
+
+
+@pytest.mark.parametrize(
+    ("policy", "status", "caught"),
+    [
+        pytest.param(Policy.FORBID, {}, 100, id="all that may wait"),
+        pytest.param(Policy.FORBID, {"waiting": 30}, 70, id="beside those that wait already"),
+        pytest.param(
+            Policy.ALLOW, {"waiting": 30, "active": 30}, 40, id="beside those that run, where all run at once"
+        ),
+        pytest.param(Policy.FORBID, {"waiting": 100}, 0, id="none where so many wait"),
+    ],
+)
+def test_catch_up_lets_no_more_than_a_hundred_wait(policy: Policy, status: dict[str, int], caught: int) -> None:
+    until = CREATED + 500 * MINUTE
+    spec = a_spec(misfire=Misfire.CATCH_UP, policy=policy)
+    occupied = replace(a_status(), waiting=status.get("waiting", 0), active=status.get("active", 0))
+
+    settlement = settled(a_job(spec=spec, status=occupied), until=until, now=until + 300)
+
+    (row,) = rows(settlement)
+    assert (len(lines(settlement)), row.count) == (caught, 500 - caught)
+    assert row.reason == ("Misfire" if caught == 100 else "TooManyRuns")
 
 
 def test_a_job_with_a_full_history_catches_nothing_up_and_says_so() -> None:
