@@ -80,6 +80,7 @@ class Desk:
         self._closed = False
         self.agenda = Agenda(clock, self.attend)
         self._cursors: dict[str, tuple[int, int, int]] = {}  # uid: generation, anchor, last firing handed out
+        self._known: set[str] = set()
         self._dirty: dict[str, float] = {}
         self._reported: dict[str, float] = {}
         self._loose_times: dict[str, float] = {}
@@ -107,6 +108,10 @@ class Desk:
             self.agenda.bring_forward(uid, self._clock.now() + _SOON_SECONDS)
 
     def _job_changed(self, uid: str) -> None:
+        if uid not in self._known and uid in self._store.jobs:
+            self._known.add(uid)
+            if uid in self._store.firings:  # seen before the job was, and not reported for that
+                self._soil(uid)
         self.agenda.bring_forward(uid, self._clock.now())
 
     def _claim_changed(self, claim: Claim) -> None:
@@ -362,6 +367,7 @@ class Desk:
     def _forget(self, uid: str) -> None:
         for known in (self._cursors, self._dirty, self._reported, self._loose_times, self._needs):
             known.pop(uid, None)
+        self._known.discard(uid)
         self._plans.forget(uid)
         self._membership.forget(uid)
 
