@@ -68,7 +68,7 @@ def first_unclaimed(
 
 def takeover_time(claim: Claim) -> int:
     """From when on no Pod of the claim's holders can still be committed; later after refusals, which are tried again slowly."""
-    backoff = min(300, 5 << min(claim.takeovers, 8)) if claim.refusal else 0
+    backoff = min(120, 5 << min(claim.takeovers, 8)) if claim.refusal else 0
     return claim.launch_before + commit_gap(claim.launch_timeout_seconds) + 1 + backoff
 
 

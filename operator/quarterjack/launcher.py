@@ -34,6 +34,7 @@ class Launch(StrEnum):
     REFUSED = "refused"  # quota, admission: may be granted later
     INVALID = "invalid"  # the template cannot make a Pod
     TAKEN = "taken"  # a stranger's Pod has the name
+    LEAVING = "leaving"  # the namespace is being deleted, and with it the job
     UNKNOWN = "unknown"  # fenced or in doubt: the claim is taken over once that is safe
 
 
@@ -82,6 +83,8 @@ class Launcher:
                 return Launched(Launch.LAUNCHED)
             case Ending.EXISTS:
                 return await self._whose(run)
+            case Ending.REFUSED if _is_leaving(answer):
+                return Launched(Launch.LEAVING, _without_name(answer.message, run.pod_name))
             case Ending.REFUSED | Ending.CONFLICT:  # a conflict here is the quota's
                 launch = Launch.INVALID if answer.status == 422 else Launch.REFUSED
                 return Launched(launch, _without_name(answer.message, run.pod_name))
@@ -156,6 +159,11 @@ class Launcher:
                 if int(event["object"]["metadata"]["resourceVersion"]) >= until and last is None:
                     return Trace(Traced.NEVER)
             return Trace(Traced.PRESENT) if last is not None else None
+
+
+def _is_leaving(answer: Answer) -> bool:
+    causes = (answer.document.get("details") or {}).get("causes") or ()
+    return any(cause.get("reason") == "NamespaceTerminating" for cause in causes)
 
 
 def _without_name(message: str, pod: str) -> str:

@@ -118,13 +118,17 @@ class Claims:
         """The claim as it is now, metadata only."""
         return await self._api.get(self.path(claim.name), metadata_only=True)
 
-    async def take(self, claim: Claim, *, now: int) -> Claim | None:
-        """Take a claim over, at the revision at which it was read; None where somebody else was faster."""
+    async def take(self, claim: Claim, *, now: int, pods_revision: str) -> Claim | None:
+        """Take a claim over, at the revision at which it was read; None where somebody else was faster.
+
+        `pods_revision`: one at which it is proved that no Pod of the claim had been, so that later traces begin there.
+        """
         notes = {
             names.HOLDER: self._replica,
             names.TAKEOVERS: str(claim.takeovers + 1),
             names.LAUNCH_BEFORE: str(now + takeover_window(claim.takeovers)),
             names.LAUNCH_TIMEOUT: str(takeover_timeout(claim.takeovers)),
+            names.PODS_REVISION: pods_revision,
         }
         taken = await self._change(claim, notes)
         if taken is not None:
@@ -142,7 +146,7 @@ class Claims:
 
     async def refuse(self, claim: Claim, refusal: str) -> Claim | None:
         """Note on the claim why its Pod was refused; it is tried again by a takeover."""
-        return await self._change(claim, {names.REFUSAL: refusal})
+        return await self._change(claim, {names.REFUSAL: refusal, names.REFUSED_TAKEOVER: str(claim.takeovers)})
 
     async def _change(self, claim: Claim, notes: dict[str, str]) -> Claim | None:
         document = {

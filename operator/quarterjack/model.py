@@ -222,6 +222,7 @@ class Claim:
     outcome: Outcome | None = None
     stop: Outcome | None = None  # its Pod is to be deleted: what the run is then
     refusal: str = ""
+    refused_takeover: int | None = None  # which takeover's holder was refused last
     pods_revision: str = ""
 
     @property

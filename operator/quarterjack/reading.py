@@ -173,6 +173,7 @@ def read_claim(raw: Raw) -> Claim | None:
             outcome=_outcome(notes.get(names.OUTCOME)),
             stop=_outcome(notes.get(names.STOP)),
             refusal=notes.get(names.REFUSAL, ""),
+            refused_takeover=int(notes[names.REFUSED_TAKEOVER]) if names.REFUSED_TAKEOVER in notes else None,
             pods_revision=notes.get(names.PODS_REVISION, ""),
         )
     except (KeyError, ValueError, TypeError):

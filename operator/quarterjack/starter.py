@@ -142,6 +142,9 @@ class Starter:
         1. Read the claim: still without outcome, and the server's clock is past its window and the commit gap.
         2. Read the job: no record says that it ran. 3. Prove that no Pod of the name ever was. 4. Take the claim at the revision
         of step 1, with a new window; decide and launch as its holder.
+
+        Where its holder has noted that its one create was refused, that is the proof: what came before it was traced when it took
+        the claim. Events of a name are not kept for as long as a quota may be used up.
         """
         answer = await self._claims.read(seen)
         claim = read_claim(answer.document) if answer.done else None
@@ -159,13 +162,16 @@ class Starter:
         if is_recorded(job, self._store.entries(job.uid), claim.key):
             return
         run = self._run(job, claim.firing, claim.trigger, claim.attempt)
-        outcome = self._outcome(job, claim, await self._launcher.trace(run, claim), now=answer.date)
+        pods_revision = self._pods_revision()
+        refused = claim.refused_takeover == claim.takeovers
+        trace = Trace(Traced.NEVER) if refused else await self._launcher.trace(run, claim)
+        outcome = self._outcome(job, claim, trace, now=answer.date)
         if outcome is None:
             return
         if isinstance(outcome, Outcome):
             await self._settle(claim, outcome)
             return
-        taken = await self._claims.take(claim, now=int(self._clock.now()))
+        taken = await self._claims.take(claim, now=int(self._clock.now()), pods_revision=pods_revision)
         if taken is not None:
             self._store.put_claim(taken)
             log.info("took over claim %s from %s", claim.name, claim.holder, extra=log_fields(run))
@@ -236,6 +242,9 @@ class Starter:
                 await self._warn(run.job, "FailedCreate", result.message)
             case Launch.TAKEN:
                 await self._settle(claim, Outcome(State.FAILED, "PodNameTaken", result.message))
+            case Launch.LEAVING:
+                log.info("job %s/%s fires no more: %s", run.job.namespace, run.job.name, result.message)
+                self._store.mark_deleting(run.job.uid)
             case Launch.REFUSED:
                 log.warning("Pod %s was refused: %s", run.pod_name, result.message, extra=log_fields(run))
                 changed = await self._claims.refuse(claim, result.message)

@@ -91,6 +91,11 @@ class Store:
         self._gone[uid] = now + _GONE_SECONDS
         self.drop_job(uid)
 
+    def mark_deleting(self, uid: str) -> None:
+        """A job's namespace is being deleted: nothing of it starts any more, though its own deletion may come much later."""
+        if uid in self.jobs:
+            self.jobs[uid] = replace(self.jobs[uid], deleting=True)
+
     def drop_job(self, uid: str) -> None:
         """A job is not shown any more."""
         if self.jobs.pop(uid, None) is not None:

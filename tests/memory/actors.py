@@ -109,16 +109,18 @@ def delete_pod(api: MemoryApi, name: str, *, namespace: str = "default", now: bo
 
 
 def delete_namespace(api: MemoryApi, name: str) -> None:
-    """Mark a namespace as going, delete what is in it, and the namespace itself once it is empty."""
+    """Mark a namespace as going, delete its Pods, the rest once these are gone, and the namespace itself once it is empty."""
     namespace = read(api, NAMESPACES, name)
     assert namespace is not None
     if "deletionTimestamp" not in namespace["metadata"]:
         meta = namespace["metadata"] | {"deletionTimestamp": rfc3339(api.clock.wall())}
         api.store.put(NAMESPACES, namespace | {"metadata": meta, "status": {"phase": "Terminating"}})
-    for resource in api.store.tables:
+    for resource in sorted(api.store.tables, key=lambda table: table is not PODS):
         for document in objects(api, resource):
             if document["metadata"].get("namespace") == name:
                 api.delete(resource, document, {})
+        if resource is PODS and any(pod["metadata"]["namespace"] == name for pod in objects(api, PODS)):
+            return
     left = [d for r in api.store.tables for d in objects(api, r) if d["metadata"].get("namespace") == name]
     current = read(api, NAMESPACES, name)
     if not left and current is not None:

@@ -80,9 +80,10 @@ def conflict(resource: Resource, name: str, why: str = MODIFIED) -> Refused:
     return Refused(409, "Conflict", message, details=_about(resource, name))
 
 
-def forbidden(resource: Resource, name: str, why: str) -> Refused:
+def forbidden(resource: Resource, name: str, why: str, *, cause: str = "") -> Refused:
     message = f'{resource.qualified} "{name}" is forbidden: {why}'
-    return Refused(403, "Forbidden", message, details=_about(resource, name))
+    causes = {"causes": [{"reason": cause, "message": why}]} if cause else {}
+    return Refused(403, "Forbidden", message, details=_about(resource, name) | causes)
 
 
 def denied_by_policy(resource: Resource, name: str, policy: str, why: str) -> Refused:

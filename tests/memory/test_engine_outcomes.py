@@ -21,6 +21,7 @@ from .actors import (
     succeed,
 )
 from .engine import Scene, firing_lines, play, states
+from .faults import Fault, Plan, Rule
 from .resources import EVENTS, JOBS, LEASES, NAMESPACES, PODS, Resource
 from .statuses import Document, Refused, forbidden
 from .virtual import START
@@ -199,6 +200,19 @@ def test_a_run_that_goes_on_while_no_replica_runs_is_adopted_and_its_end_recorde
     play(scenario, start=BEGIN)
 
 
+def test_an_end_that_came_while_no_replica_ran_is_recorded_however_late_the_job_is_known() -> None:
+    async def scenario() -> None:
+        scene = await scene_of(end=End(after_seconds=10), schedule=ONCE_A_DAY)
+        await scene.at(DUE + 5)
+        scene.crash()
+        await scene.at(DUE + 20)
+        scene.start("c", plan=Plan([Rule(fault=Fault(answer_seconds=3), method="GET", resource="scheduledjobs")]))
+        await scene.at(DUE + 40)
+        assert verdict(scene)[0] == "Succeeded"
+
+    play(scenario, start=BEGIN)
+
+
 # Whatever the end, within the limits
 
 
@@ -308,6 +322,26 @@ def test_a_refusal_that_goes_on_from_firing_to_firing_is_one_event() -> None:
     play(scenario, start=BEGIN)
 
 
+def test_a_refusal_that_outlasts_the_events_of_names_is_tried_again_until_it_is_lifted() -> None:
+    def refuse(verb: str, resource: Resource, document: Document) -> Refused | None:
+        refused = resource is PODS and verb == "CREATE"
+        return forbidden(PODS, document["metadata"]["name"], "exceeded quota") if refused else None
+
+    async def scenario() -> None:
+        scene = await scene_of(end=End(after_seconds=5), schedule=ONCE_A_DAY)
+        scene.api.options.refuse.append(refuse)
+        for minute in range(1, 10):
+            await scene.at(DUE + 60 * minute)
+            scene.api.compact()
+            assert verdict(scene) == ("Pending", "FailedCreate")
+        scene.api.options.refuse.clear()
+        await scene.at(DUE + 600 + 120)
+        assert verdict(scene)[0] == "Succeeded"
+        scene.witness.check()
+
+    play(scenario, start=BEGIN)
+
+
 # Jobs that are deleted
 
 
@@ -354,25 +388,29 @@ def test_a_job_deleted_while_jitter_delays_its_firing_does_not_start_it() -> Non
 
 
 def test_a_namespace_goes_with_all_its_jobs_in_the_midst_of_their_firings() -> None:
+    """Its Pods go first, and some take their time: until they are gone its jobs are there as ever."""
+
     async def scenario() -> None:
-        scene = Scene(ends=End(after_seconds=20))
-        for number in range(20):
-            apply_job(
-                scene.api, f"job-{number}", {"schedule": "* * * * * *", "concurrencyPolicy": "Allow"}, namespace="old"
-            )
+        scene = Scene(ends=FOR_EVER)
+        scene.kubelet.stop_seconds = 25
+        spec = {"schedule": "* * * * * *", "concurrencyPolicy": "Allow"}
+        for number in range(10):
+            apply_job(scene.api, f"job-{number}", spec, namespace="old")
         scene.start("a", "b")
-        await scene.at(DUE)
-        warned = len(objects(scene.api, EVENTS))
+        await scene.at(DUE + 0.5)
+        events = len(objects(scene.api, EVENTS))
         delete_namespace(scene.api, "old")
-        going = len(scene.api.ledger.pods)
-        for second in range(40):
-            await scene.at(DUE + second)
-            if read(scene.api, NAMESPACES, "old") is not None:
-                delete_namespace(scene.api, "old")
+        launched = len(scene.api.ledger.pods)
+        claimed = len(scene.api.ledger.leases)
+        await scene.at(DUE + 20)
+        assert len(objects(scene.api, JOBS)) == 10
+        assert len(scene.api.ledger.leases) - claimed <= 2 * 10
+        await scene.at(DUE + 30)
+        delete_namespace(scene.api, "old")
         assert read(scene.api, NAMESPACES, "old") is None
-        await scene.at(DUE + 1200)
-        assert len(scene.api.ledger.pods) == going
-        assert len(objects(scene.api, EVENTS)) == warned
+        await scene.at(DUE + 1500)
+        assert len(scene.api.ledger.pods) == launched
+        assert len(objects(scene.api, EVENTS)) == events
         left = [lease["metadata"]["name"] for lease in objects(scene.api, LEASES)]
         assert [name for name in left if not name.startswith("member-")] == []
         assert all(not operator.running.store.firings for operator in scene.operators.values())

@@ -160,7 +160,7 @@ class Cluster:
             raise not_found(NAMESPACES, target.namespace or "")
         if "deletionTimestamp" in namespace.document["metadata"]:
             why = f"unable to create new content in namespace {target.namespace} because it is being terminated"
-            raise forbidden(target.resource, target.name or "", why)
+            raise forbidden(target.resource, target.name or "", why, cause="NamespaceTerminating")
 
     def _admit(self, verb: str, resource: Resource, document: Document) -> None:
         if self.options.fence and verb == "CREATE":

@@ -113,7 +113,7 @@ def test_the_first_unclaimed_firing_has_neither_claim_nor_line() -> None:
         pytest.param({"launch_timeout_seconds": 4}, 3 + 7 + 1, id="a longer timeout"),
         pytest.param({"refusal": "quota"}, 3 + 5 + 1 + 5, id="the first refusal"),
         pytest.param({"refusal": "quota", "takeovers": 2}, 3 + 5 + 1 + 20, id="the third refusal"),
-        pytest.param({"refusal": "quota", "takeovers": 1000}, 3 + 5 + 1 + 300, id="refused for a long time"),
+        pytest.param({"refusal": "quota", "takeovers": 1000}, 3 + 5 + 1 + 120, id="refused for a long time"),
     ],
 )
 def test_a_claim_is_taken_over_once_its_pod_can_no_longer_come(fields: dict[str, Any], seconds: int) -> None:
