@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from . import __version__
 from .model import Job, State
 from .replica import Replica
+from .series import JobPage, escaped, header
+from .tallies import Tallies, Tally
 
-_JOB = ["namespace", "scheduledjob"]
+K = TypeVar("K")
 
 
 class ReplicaCollector(Collector):
-    """All of a replica's series but the distributions, which it observes as they happen."""
+    """A replica's own series, but for the distributions, which it observes as they happen."""
 
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
@@ -26,80 +32,28 @@ class ReplicaCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Read the state."""
-        yield from self._jobs()
         yield from self._work()
         yield from self._self()
-
-    def _jobs(self) -> Iterator[Metric]:
-        jobs = list(self._replica.store.jobs.values())
-        suspended = GaugeMetricFamily("scheduledjob_suspended", "1 where spec.suspend is true.", labels=_JOB)
-        active = GaugeMetricFamily("scheduledjob_active_runs", "Runs under way.", labels=_JOB)
-        ready = GaugeMetricFamily("scheduledjob_ready", "1 where the job is served, 0 where it cannot be.", labels=_JOB)
-        times = {
-            "next": GaugeMetricFamily(
-                "scheduledjob_next_schedule_time_seconds", "When the next firing is due, epoch seconds.", labels=_JOB
-            ),
-            "last": GaugeMetricFamily(
-                "scheduledjob_last_schedule_time_seconds",
-                "The last firing that was started, epoch seconds.",
-                labels=_JOB,
-            ),
-            "success": GaugeMetricFamily(
-                "scheduledjob_last_success_time_seconds", "When a run last ended well, epoch seconds.", labels=_JOB
-            ),
-        }
-        for job in jobs:
-            labels = [job.namespace, job.name]
-            suspended.add_metric(labels, float(job.spec.suspend))
-            active.add_metric(labels, job.status.active)
-            ready.add_metric(labels, float(job.status.ready))
-            for name, when in _times(job):
-                times[name].add_metric(labels, when)
-        yield from (suspended, active, ready, *times.values())
-        yield from self._runs(jobs)
-
-    def _runs(self, jobs: list[Job]) -> Iterator[Metric]:
-        runs = CounterMetricFamily(
-            "scheduledjob_runs",
-            "Firings that got their final record by this replica's write; sum over replicas.",
-            labels=[*_JOB, "result", "trigger"],
-        )
-        failures = CounterMetricFamily(
-            "scheduledjob_attempts_failed",
-            "Attempts that failed, also those of runs that succeeded later.",
-            labels=_JOB,
-        )
-        not_run = {
-            State.SKIPPED: CounterMetricFamily(
-                "scheduledjob_skipped", "Firings that were skipped, by reason.", labels=[*_JOB, "reason"]
-            ),
-            State.MISSED: CounterMetricFamily(
-                "scheduledjob_missed", "Firings that nothing could start in time, by reason.", labels=[*_JOB, "reason"]
-            ),
-        }
-        for job in jobs:
-            tally = self._replica.writer.tallies.of(job.uid)
-            for (result, trigger), count in tally.results.items():
-                runs.add_metric([job.namespace, job.name, result, trigger], count)
-            for (state, reason), count in tally.reasons.items():
-                not_run[state].add_metric([job.namespace, job.name, reason], count)
-            if tally.failed_attempts:
-                failures.add_metric([job.namespace, job.name], tally.failed_attempts)
-        yield from (runs, failures, *not_run.values())
 
     def _work(self) -> Iterator[Metric]:
         replica = self._replica
         counts = replica.claims.counts
-        claims = CounterMetricFamily("quarterjack_claims", "Claims, by what became of them.", labels=["outcome"])
+        claims = CounterMetricFamily(
+            "quarterjack_claims",
+            "Claims, by outcome: won, lost to another replica, fenced for being late, or taken_over.",
+            labels=["outcome"],
+        )
         for outcome in ("won", "lost", "fenced", "taken_over"):
             claims.add_metric([outcome], getattr(counts, outcome))
         yield claims
-        reaped = CounterMetricFamily("quarterjack_reaped", "Objects deleted after they had served.", labels=["kind"])
+        reaped = CounterMetricFamily(
+            "quarterjack_reaped", "Objects deleted after they had served, by kind.", labels=["kind"]
+        )
         for kind, count in replica.janitor.reaped.items():
             reaped.add_metric([kind], count)
         yield reaped
         requests = CounterMetricFamily(
-            "quarterjack_api_requests", "Requests to the API server.", labels=["verb", "code"]
+            "quarterjack_api_requests", "Requests to the API server, by verb and code.", labels=["verb", "code"]
         )
         for (verb, code), count in replica.api.requests.items():
             requests.add_metric([verb, code], count)
@@ -111,7 +65,7 @@ class ReplicaCollector(Collector):
 
     def _self(self) -> Iterator[Metric]:
         replica = self._replica
-        yield InfoMetricFamily("quarterjack_build", "This build.", value={"version": __version__})
+        yield InfoMetricFamily("quarterjack_build", "1, with the version.", value={"version": __version__})
         gauges = {
             "quarterjack_ready": ("1 where this replica is ready.", float(not replica.unready())),
             "quarterjack_members": ("Replicas that are there, as this one sees it.", len(replica.membership.members)),
@@ -126,19 +80,82 @@ class ReplicaCollector(Collector):
         for name, (text, value) in gauges.items():
             yield GaugeMetricFamily(name, text, value=value)
         age = GaugeMetricFamily(
-            "quarterjack_watch_age_seconds", "Since the last sign of life on a watch.", labels=["resource"]
+            "quarterjack_watch_age_seconds", "Since the last sign of life on a watch, by resource.", labels=["resource"]
         )
         age.add_metric(["leases"], replica.leases.age_seconds)
         age.add_metric(["pods"], max(view.age_seconds for view in replica.pods))
         yield age
 
 
-def _times(job: Job) -> Iterator[tuple[str, int]]:
-    status = job.status
-    for name, when in [
-        ("next", status.next_time),
-        ("last", status.last_schedule_time),
-        ("success", status.last_success_time),
-    ]:
-        if when is not None:
-            yield name, when
+class _Collected(CollectorRegistry):
+    """What a replica's collectors said at one moment."""
+
+    def __init__(self, replica: Replica) -> None:
+        super().__init__()
+        self._metrics = [*ReplicaCollector(replica).collect(), *replica.registry.collect()]
+
+    def collect(self) -> Iterator[Metric]:
+        return iter(self._metrics)
+
+
+def page(replica: Replica) -> Iterator[Callable[[], bytes]]:
+    """What writes each part of the metrics page. State is read here, where nothing changes meanwhile; to call what is yielded takes
+    up to some ten milliseconds, and may be left to a thread."""
+    yield partial(generate_latest, _Collected(replica))
+    jobs = JobPage(replica.store.jobs.values())
+    yield from jobs.families()
+    for counter in COUNTERS:
+        yield partial(_counted, counter, jobs.jobs, replica.writer.tallies)
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """A counter of a job, by the labels that it has beside those of the job."""
+
+    name: str
+    text: str
+    read: Callable[[Tally], Iterable[tuple[str, int]]]
+
+
+COUNTERS = (
+    Counter(
+        "scheduledjob_runs_total",
+        "Firings that got their final record, by result and trigger.",
+        lambda tally: [
+            (f',result="{result}",trigger="{trigger}"', count) for (result, trigger), count in _now(tally.results)
+        ],
+    ),
+    Counter(
+        "scheduledjob_skipped_total",
+        "Firings that were skipped, by reason; also counted as runs.",
+        lambda tally: _reasons(tally, State.SKIPPED),
+    ),
+    Counter(
+        "scheduledjob_missed_total",
+        "Firings that nothing could start in time, by reason; also counted as runs.",
+        lambda tally: _reasons(tally, State.MISSED),
+    ),
+    Counter(
+        "scheduledjob_attempts_failed_total",
+        "Attempts that failed, also those of runs that succeeded later.",
+        lambda tally: [("", tally.failed_attempts)] if tally.failed_attempts else [],
+    ),
+)
+
+
+def _now(counts: Mapping[K, int]) -> list[tuple[K, int]]:
+    """A copy, in one step of the interpreter: the loop may go on counting meanwhile."""
+    return list(counts.items())
+
+
+def _reasons(tally: Tally, which: State) -> list[tuple[str, int]]:
+    return [(f',reason="{escaped(reason)}"', count) for (state, reason), count in _now(tally.reasons) if state is which]
+
+
+def _counted(counter: Counter, jobs: Sequence[Job], tallies: Tallies) -> bytes:
+    lines = [
+        f'{counter.name}{{namespace="{job.namespace}",scheduledjob="{job.name}"{more}}} {count}\n'
+        for job in jobs
+        for more, count in counter.read(tallies.of(job.uid))
+    ]
+    return (header(counter.name, "counter", counter.text) + "".join(lines)).encode()

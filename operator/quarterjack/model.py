@@ -151,6 +151,13 @@ class Status:
     last_schedule_time: int | None = None
     last_success_time: int | None = None
     first_run_time: int | None = None
+    last_missed_time: int | None = None
+    active_since: int | None = None  # the oldest start of the runs under way
+    last_duration_seconds: int | None = None
+    failures: int = 0  # since the last success
+    dead_letters: int = 0
+    schedule_valid: bool = True
+    stopped: bool = False
     health: str = ""
     raw: bytes = b"{}"
 

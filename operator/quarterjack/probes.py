@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
-from prometheus_client.core import Metric
+from prometheus_client import CONTENT_TYPE_LATEST
 
-from .metrics import ReplicaCollector
+from .metrics import page
 from .replica import Replica
 from .settings import address
 
@@ -20,7 +19,6 @@ _LAG_SECONDS = 30.0
 @asynccontextmanager
 async def serving(replica: Replica, listen: str) -> AsyncIterator[int]:
     """Serve while the context lasts; gives the port."""
-    replica.registry.register(ReplicaCollector(replica))
     app = web.Application()
     pages = Pages(replica)
     app.add_routes(
@@ -35,17 +33,6 @@ async def serving(replica: Replica, listen: str) -> AsyncIterator[int]:
         yield runner.addresses[0][1]
     finally:
         await runner.cleanup()
-
-
-class _Collected(CollectorRegistry):
-    """What a registry's collectors said at one moment."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        super().__init__()
-        self._metrics = list(registry.collect())
-
-    def collect(self) -> Iterator[Metric]:
-        return iter(self._metrics)
 
 
 class Pages:
@@ -69,9 +56,11 @@ class Pages:
         lines = [*(unready or ["ok"]), *(f"warning: {text}" for text in self._replica.warnings())]
         return web.Response(status=503 if unready else 200, text="\n".join(lines) + "\n")
 
-    async def metrics(self, request: web.Request) -> web.Response:
-        """The Prometheus text format: read here, where nothing changes meanwhile, and made into text in a thread, so that a scrape
-        delays no firing."""
-        del request
-        body = await asyncio.to_thread(generate_latest, _Collected(self._replica.registry))
-        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+    async def metrics(self, request: web.Request) -> web.StreamResponse:
+        """The Prometheus text format, part by part, each written by a thread: a scrape of 50,000 jobs delays no firing."""
+        response = web.StreamResponse(headers={"Content-Type": CONTENT_TYPE_LATEST})
+        await response.prepare(request)
+        for part in page(self._replica):
+            await response.write(await asyncio.to_thread(part))
+        await response.write_eof()
+        return response

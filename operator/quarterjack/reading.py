@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import orjson
 
 from . import names
@@ -114,10 +116,17 @@ def unserved_fields(raw: Raw) -> tuple[str, ...]:
     return tuple(name for name, used in asked.items() if used)
 
 
+_BOTH_ENDS = {"startTime", "completionTime"}
+
+
 def read_status(raw: Raw) -> Status:
     """A status from the API's document."""
-    ready = next((c.get("status") for c in raw.get("conditions") or () if c["type"] == "Ready"), "")
+    conditions = {c["type"]: c.get("status") for c in raw.get("conditions") or ()}
     history = raw.get("history") or ()
+    missed = [
+        line.get("lastScheduledTime") or line["scheduledTime"] for line in history if line["state"] == State.MISSED
+    ]
+    starts = [run["startTime"] for run in raw.get("active") or () if "startTime" in run]
     return Status(
         observed_generation=int(raw.get("observedGeneration") or 0),
         watermark=instant(raw.get("watermark")),
@@ -125,7 +134,7 @@ def read_status(raw: Raw) -> Status:
         observed_schedule=raw.get("observedSchedule") or "",
         served_by=raw.get("servedBy") or "",
         suspended=raw.get("state") == "Suspended",
-        ready=ready == "True",
+        ready=conditions.get("Ready") == "True",
         active=int(raw.get("activeCount") or 0),
         waiting=sum(1 for line in history if _is_waiting(line)),
         next_time=instant(raw.get("nextScheduleTime")),
@@ -133,6 +142,13 @@ def read_status(raw: Raw) -> Status:
         last_success_time=instant(raw.get("lastSuccessfulTime")),
         first_run_time=instant(raw.get("firstRunTime")),
         health=raw.get("health") or "",
+        last_missed_time=instant(max(missed, default="")),
+        active_since=instant(min(starts, default="")),
+        last_duration_seconds=_last_duration(history),
+        failures=int(raw.get("consecutiveFailures") or 0),
+        dead_letters=sum(line["state"] == State.DEAD_LETTERED for line in history),
+        schedule_valid=conditions.get("ScheduleValid") != "False",
+        stopped=raw.get("state") == "Stopped",
         live=any(line["state"] in LIVE for line in history),
         oldest_end=instant(min((_ended(line) for line in history if line["state"] not in LIVE), default="")),
         raw=orjson.dumps(raw),
@@ -146,6 +162,13 @@ def _ended(line: Raw) -> str:
 
 def _is_waiting(line: Raw) -> bool:
     return line["state"] == State.PENDING and line.get("trigger") == Trigger.CATCH_UP and not line.get("podName")
+
+
+def _last_duration(history: Iterable[Raw]) -> int | None:
+    """How long the run took that ended last."""
+    ended = ((line["completionTime"], line["startTime"]) for line in history if line.keys() >= _BOTH_ENDS)
+    completed, started = max(ended, default=("", ""))
+    return epoch_of(completed) - epoch_of(started) if completed else None
 
 
 def read_claim(raw: Raw) -> Claim | None:

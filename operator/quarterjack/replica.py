@@ -7,12 +7,13 @@ import logging
 from collections.abc import Coroutine
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client import CollectorRegistry
 
 from . import names
 from .api import ALL_PODS, LEASES, PODS, Api
 from .clock import Clock, ServerClock
 from .desk import Desk
+from .distributions import Distributions
 from .errors import QuarterjackError
 from .events import Recorder
 from .feed import Feed
@@ -40,8 +41,6 @@ log = logging.getLogger(__name__)
 SKEW_SECONDS = 30.0
 _SELECTOR = f"{names.LABEL_MANAGED_BY}={names.MANAGER}"
 _RETRY_SECONDS = 1.0
-# From 5 ms up to the end of the on-time window.
-_LATENESS_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 30, 60, 120)
 
 
 class Replica:
@@ -51,12 +50,7 @@ class Replica:
         self.settings = settings
         self.name = settings.replica
         self.registry = CollectorRegistry()
-        self.lateness = Histogram(
-            "scheduledjob_launch_lateness_seconds",
-            "From a firing's scheduled instant to its Pod's creation, as seen by the replica that launched it.",
-            buckets=_LATENESS_BUCKETS,
-            registry=self.registry,
-        )
+        self.distributions = Distributions(self.registry)
         self.api = Api(transport, ServerClock(clock))
         self.store = Store()
         self.served_by = ""
@@ -93,7 +87,8 @@ class Replica:
             pods_revision=self._pods_revision,
             fenced=lambda: self.fence.stands,
             served_by=lambda: self.served_by,
-            launched=self.lateness.observe,
+            claimed=self.distributions.claim.observe,
+            launched=self.distributions.launch.observe,
             warn=self.recorder.warn,
         )
         self.desk = Desk(
@@ -137,6 +132,8 @@ class Replica:
             busy=lambda: self.turns.busy,
             written=lambda uid, done: self.desk.written(uid, done=done),
         )
+        self.writer.tallies.on_start.append(self.distributions.start.observe)
+        self.writer.tallies.on_end.append(self.distributions.duration.observe)
         self.desk.open(self.turns, self.writer, self.starter)
         self.janitor = Janitor(
             self.api,

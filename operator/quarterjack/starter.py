@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from .api import JOBS, Api, Ending, object_path
 from .attempts import waits_for_others, waits_until
 from .clock import ServerClock
-from .decision import in_time, is_recorded, may_fire
+from .decision import in_time, is_recorded, may_fire, start_time
 from .launcher import Launch, Launched, Launcher, Trace, Traced
 from .lease import Claims
 from .manifests import Run, Window
@@ -57,6 +57,7 @@ class Starter:
         pods_revision: Callable[[], str],
         fenced: Callable[[], bool],
         served_by: Callable[[], str],
+        claimed: Callable[[float], None],
         launched: Callable[[float], None],
         warn: Callable[[Job, str, str], Coroutine[Any, Any, None]],
     ) -> None:
@@ -69,6 +70,7 @@ class Starter:
         self._pods_revision = pods_revision
         self._fenced = fenced
         self._served_by = served_by
+        self._claimed = claimed
         self._launched = launched
         self._warn = warn
         self._reading: dict[str, tuple[float, asyncio.Future[int | None]]] = {}  # by job: when it began
@@ -132,9 +134,16 @@ class Starter:
         claim = await self._claims.create(run, window, pods_revision=self._pods_revision())
         if isinstance(claim, Ending):
             return claim in {Ending.THROTTLED, Ending.NOT_SENT, Ending.DOUBT}
+        self._tell(self._claimed, run)
         self._store.put_claim(claim)
         await self._proceed(run, claim, not_before=claim.created)
         return False
+
+    def _tell(self, hears: Callable[[float], None], run: Run) -> None:
+        """Tell how late a firing is, counted from its start time; only of those that the schedule starts."""
+        plan = self._plans(run.job)
+        if plan is not None and run.attempt == 1 and run.trigger is Trigger.SCHEDULE:
+            hears(max(0.0, self._clock.now() - start_time(run.job, plan, run.firing)))
 
     async def take_over(self, seen: Claim) -> None:
         """Take over a claim without Pod or outcome, once nothing of its holders can be committed any more.
@@ -234,8 +243,7 @@ class Starter:
     async def _after(self, run: Run, claim: Claim, result: Launched) -> None:
         match result.launch:
             case Launch.LAUNCHED:
-                if run.attempt == 1:
-                    self._launched(self._clock.now() - run.firing)
+                self._tell(self._launched, run)
                 log.info("launched %s", run.pod_name, extra=log_fields(run))
             case Launch.INVALID:
                 await self._settle(claim, Outcome(State.FAILED, "PodInvalid", result.message))

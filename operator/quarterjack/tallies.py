@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from .attempts import last_attempts
-from .model import Entry, Job, State
+from .model import Entry, Job, State, Trigger
 from .report import fresh_ends
 from .store import Store
 
@@ -27,6 +27,8 @@ class Tallies:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._tallies: dict[str, Tally] = {}
+        self.on_start: list[Callable[[float], None]] = []  # how late a scheduled run's container started
+        self.on_end: list[Callable[[float], None]] = []  # how long an attempt took
         store.on_job.append(self._changed)
 
     def of(self, uid: str) -> Tally:
@@ -44,8 +46,22 @@ class Tallies:
             tally.results[line.state.value, line.trigger.value] += count
             if line.state in {State.SKIPPED, State.MISSED}:
                 tally.reasons[line.state, line.reason] += count
-        known = {entry.id for entry in before if entry.ended}
-        tally.failed_attempts += sum(line.state is State.FAILED and line.id not in known for line in lines.values())
+        known = {entry.id: entry for entry in before}
+        for line in lines.values():
+            self._observe(job, known.get(line.id), line)
+            fresh = line.id not in known or not known[line.id].ended
+            tally.failed_attempts += fresh and line.state is State.FAILED
+
+    def _observe(self, job: Job, known: Entry | None, line: Entry) -> None:
+        if line.started is None:
+            return
+        on_schedule = line.trigger is Trigger.SCHEDULE and line.attempt == 1 and not job.spec.jitter_ms
+        if on_schedule and (known is None or known.started is None):
+            for hears in self.on_start:
+                hears(line.started - line.scheduled)
+        if line.completed is not None and (known is None or known.completed is None):
+            for hears in self.on_end:
+                hears(line.completed - line.started)
 
     def _changed(self, uid: str) -> None:
         if uid not in self._store.jobs:

@@ -10,11 +10,11 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from quarterjack.metrics import ReplicaCollector
 from quarterjack.replica import Replica
 
 from .actors import objects
 from .resources import EVENTS, JOBS, LEASES, PODS, RUNS
+from .scrape import scrape
 from .server import MemoryApi
 
 _PACKAGE = "quarterjack."
@@ -61,7 +61,7 @@ def _attributes(held: object) -> Iterator[tuple[str, Any]]:
 
 def series(replica: Replica) -> int:
     """The metric series that a scrape of a replica brings."""
-    return sum(len(metric.samples) for metric in (*ReplicaCollector(replica).collect(), *replica.registry.collect()))
+    return sum(len(metric.samples) for metric in scrape(replica))
 
 
 def kept(api: MemoryApi) -> dict[str, int]:

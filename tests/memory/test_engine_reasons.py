@@ -7,11 +7,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 from prometheus_client.core import Metric
 
-from quarterjack.metrics import ReplicaCollector
-
 from .actors import edit_spec
 from .engine import Scene, play
 from .faults import Fault, Point, Rule
+from .scrape import scrape
 from .virtual import START
 
 BEGIN = START + 50  # the first firing is due ten seconds later
@@ -83,7 +82,7 @@ def counted(scene: Scene) -> dict[tuple[str, str], float]:
     """What the replicas together have counted of firings that did not run, by metric and reason."""
     counts: dict[tuple[str, str], float] = {}
     for operator in scene.operators.values():
-        for metric in ReplicaCollector(operator.running).collect():
+        for metric in scrape(operator.running):
             for name, reason, value in _reasons(metric):
                 counts[name, reason] = counts.get((name, reason), 0) + value
     return counts
