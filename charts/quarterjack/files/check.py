@@ -9,8 +9,8 @@ from typing import Any
 from kubernetes import client, config
 
 
-def main(namespace: str, name: str, seconds: str) -> str:
-    """What is wrong, empty where nothing is."""
+def main(namespace: str, name: str, seconds: str) -> str | None:
+    """What is wrong, None where nothing is."""
     config.load_incluster_config()  # type: ignore[no-untyped-call]
     api = client.CustomObjectsApi()
     deadline_seconds = time.monotonic() + float(seconds)
@@ -24,7 +24,7 @@ def main(namespace: str, name: str, seconds: str) -> str:
             )
             if run["state"] == "Succeeded":
                 print(told)  # noqa: T201  the log of the Pod is where people look
-                return ""
+                return None
             if run["state"] not in {"Pending", "Running"}:
                 return told
         time.sleep(1)
