@@ -114,6 +114,8 @@ def sighted(entry: Entry | None, claim: Claim | None, pod: PodSight | None) -> E
     if claim.outcome is not None:
         settled = claim.outcome.settled
         return replace(_with(line, claim.outcome), completed=claim.created if settled is None else settled)
+    if claim.waits_for:
+        return replace(line, reason="Waiting", message=f"It waits for {claim.waits_for} to end")
     return replace(line, reason="FailedCreate", message=claim.refusal) if claim.refusal else line
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -156,7 +156,7 @@ class Desk:
         if foreign and now <= (adoption := self._adoption_time(job)):
             return adoption
         if not job.observed or foreign or not job.status.served_by:
-            return min(self._observe(job, now, rank), self._takeovers(job, now, rank))
+            return min(self._observe(job, now, rank), self._takeovers(job, self._untold(job), now, rank))
         plan = self._plans(job)
         wake = _NEVER
         if plan is not None and may_fire(job, served_by=self._served_by()):
@@ -182,7 +182,8 @@ class Desk:
             return again
         if len(self._store.firings_of(job.uid).claims) > _MANY_CLAIMS:
             self._loose_times[job.uid] = now + _LOOSE_SECONDS
-        wake = min(self._takeovers(job, now, rank), self._keep_up(job, now, rank))
+        untold_claims = list(self._untold(job))
+        wake = min(self._takeovers(job, untold_claims, now, rank), self._keep_up(job, untold_claims, now, rank))
         return min(wake, self._open_lines(job, now, rank))
 
     def _adoption_time(self, job: Job) -> float:
@@ -268,15 +269,20 @@ class Desk:
         rows = [entry.scheduled for entry in job.status.entries() if entry.count]
         return _GATHER_SECONDS if rows and late - max(rows) <= _GATHER_SECONDS else 0.0
 
-    def _takeovers(self, job: Job, now: float, rank: int) -> float:
-        """Claims that have neither Pod nor outcome once no Pod of their holders can come any more."""
+    def _untold(self, job: Job) -> Iterator[Claim]:
+        """Claims that have neither Pod nor outcome, as far as they may be launched from here."""
         firings = self._store.firings_of(job.uid)
-        wake = _NEVER
         entries = self._store.entries(job.uid) if job.status.live else {}
         for claim in firings.claims.values():
-            if not untold(claim, firings.pods, entries) or self._is_ended(job, claim):
-                continue
-            if not self._scheduling and claim.trigger is not Trigger.MANUAL:
+            may_start = self._scheduling or claim.trigger is Trigger.MANUAL
+            if may_start and untold(claim, firings.pods, entries) and not self._is_ended(job, claim):
+                yield claim
+
+    def _takeovers(self, job: Job, claims: Iterable[Claim], now: float, rank: int) -> float:
+        """Claims to be taken over, once no Pod of their holders can come any more."""
+        wake = _NEVER
+        for claim in claims:
+            if claim.waits_for:
                 continue
             when = takeover_time(claim) + rank * _TAKEOVER_STEP_SECONDS
             if now >= when and self._views_live():
@@ -318,9 +324,10 @@ class Desk:
             if not self._closed:
                 await self._starter.pending(uid, key)
 
-    def _keep_up(self, job: Job, now: float, rank: int) -> float:
-        """Runs and the run lease, as far as they need something."""
-        wake, acts = self._upkeep.look(job, now, rank)
+    def _keep_up(self, job: Job, claims: Iterable[Claim], now: float, rank: int) -> float:
+        """Runs, those that wait for others, and the run lease, as far as they need something."""
+        waiting = [(claim.key, partial(self._starter.take_over, claim)) for claim in claims if claim.waits_for]
+        wake, acts = self._upkeep.look(job, now, rank, waiting)
         for act in acts:
             self._tie(job.uid, act.key, act.do)
         return wake

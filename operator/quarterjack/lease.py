@@ -123,17 +123,28 @@ class Claims:
 
         `pods_revision`: one at which it is proved that no Pod of the claim had been, so that later traces begin there.
         """
-        notes = {
-            names.HOLDER: self._replica,
-            names.TAKEOVERS: str(claim.takeovers + 1),
-            names.LAUNCH_BEFORE: str(now + takeover_window(claim.takeovers)),
-            names.LAUNCH_TIMEOUT: str(takeover_timeout(claim.takeovers)),
-            names.PODS_REVISION: pods_revision,
-        }
+        notes = self._holding(claim, now, pods_revision) | {names.TAKEOVERS: str(claim.takeovers + 1)}
         taken = await self._change(claim, notes)
         if taken is not None:
             self.counts.taken_over += 1
         return taken
+
+    def _holding(self, claim: Claim, now: int, pods_revision: str) -> dict[str, str | None]:
+        """What makes a claim that of a new holder: until when it may launch, and from where its traces begin."""
+        return {
+            names.PODS_REVISION: pods_revision,
+            names.HOLDER: self._replica,
+            names.LAUNCH_BEFORE: str(now + takeover_window(claim.takeovers)),
+            names.LAUNCH_TIMEOUT: str(takeover_timeout(claim.takeovers)),
+        }
+
+    async def wait(self, claim: Claim, other: str) -> Claim | None:
+        """Note, in the place of a launch, that another run is in its way: its holder sends no Pod."""
+        return await self._change(claim, {names.WAITS_FOR: other})
+
+    async def resume(self, claim: Claim, *, now: int, pods_revision: str) -> Claim | None:
+        """Take a claim that waits, at the revision at which it was read: it has had no Pod until then."""
+        return await self._change(claim, self._holding(claim, now, pods_revision) | {names.WAITS_FOR: None})
 
     async def settle(self, claim: Claim, outcome: Outcome) -> Claim | None:
         """Give a claim its outcome (skipped, or failed without a Pod): final, and no Pod will follow."""
@@ -148,7 +159,7 @@ class Claims:
         """Note on the claim why its Pod was refused; it is tried again by a takeover."""
         return await self._change(claim, {names.REFUSAL: refusal, names.REFUSED_TAKEOVER: str(claim.takeovers)})
 
-    async def _change(self, claim: Claim, notes: dict[str, str]) -> Claim | None:
+    async def _change(self, claim: Claim, notes: Mapping[str, str | None]) -> Claim | None:
         document = {
             "metadata": {"uid": claim.uid, "resourceVersion": str(claim.revision), "annotations": notes},
             "spec": {"holderIdentity": notes.get(names.HOLDER, claim.holder)},

@@ -228,6 +228,7 @@ class Claim:
     takeovers: int = 0
     outcome: Outcome | None = None
     stop: Outcome | None = None  # its Pod is to be deleted: what the run is then
+    waits_for: str = ""  # another run is in its way: no holder has sent its Pod
     refusal: str = ""
     refused_takeover: int | None = None  # which takeover's holder was refused last
     pods_revision: str = ""

@@ -109,7 +109,6 @@ def _seconds(text: str | None) -> int | None:
 def unserved_fields(raw: Raw) -> tuple[str, ...]:
     """The fields in use whose behaviour this version does not have."""
     asked = {
-        "spec.concurrencyPolicy": raw.get("concurrencyPolicy") == Policy.REPLACE,
         "spec.options": bool(raw.get("options")),
         "spec.fanOut": bool(raw.get("fanOut")),
     }
@@ -195,6 +194,7 @@ def read_claim(raw: Raw) -> Claim | None:
             takeovers=int(notes.get(names.TAKEOVERS, 0)),
             outcome=_outcome(notes.get(names.OUTCOME)),
             stop=_outcome(notes.get(names.STOP)),
+            waits_for=notes.get(names.WAITS_FOR, ""),
             refusal=notes.get(names.REFUSAL, ""),
             refused_takeover=int(notes[names.REFUSED_TAKEOVER]) if names.REFUSED_TAKEOVER in notes else None,
             pods_revision=notes.get(names.PODS_REVISION, ""),

@@ -77,12 +77,13 @@ class Replica:
         self.recorder = Recorder(self.api, replica=self.name)
         self.requests = RunRequests(self.api, self.store, self.recorder, replica=self.name)
         self.run_leases = RunLeases(self.api, self.store, namespace=namespace, watched_since=self._watched_since)
+        stops = Stops(self.api, self.store, self.claims)
         self.starter = Starter(
             self.api,
             self.store,
             self.claims,
             launcher,
-            Overlap(self.store, launcher, self.run_leases),
+            Overlap(self.store, launcher, self.claims, self.run_leases, stops),
             plans,
             pods_revision=self._pods_revision,
             fenced=lambda: self.fence.stands,
@@ -101,7 +102,7 @@ class Replica:
                 self.api.clock,
                 launcher,
                 self.run_leases,
-                Stops(self.api, self.store, self.claims),
+                stops,
                 watched_since=self._watched_since,
                 views_live=self._views_live,
             ),

@@ -26,7 +26,7 @@ from .attempts import last_attempts
 from .clock import micro_time
 from .decision import is_over
 from .manifests import Run
-from .model import Entry, Firings, Job, Outcome, PodSight, State
+from .model import Claim, Entry, Firings, Job, Outcome, PodSight, Policy, State
 from .pod import lost_pod, read_pod
 from .reading import read_claim, read_job
 from .store import RunLease, Store, read_run_lease
@@ -46,10 +46,21 @@ class Taken(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Another run is alive or on its way: its key, and its Pod where there is one."""
+    """Another run is alive or on its way: its key, and its Pod where there is one. `resting`: it only waits to be tried again."""
 
     key: str
     pod: PodSight | None = None
+    resting: bool = False
+
+    @property
+    def firing(self) -> int:
+        """Its scheduled time."""
+        return names.firing_of(self.key)
+
+    @property
+    def name(self) -> str:
+        """What people know it by."""
+        return self.pod.name if self.pod is not None else "another run"
 
 
 class RunLeases:
@@ -96,7 +107,9 @@ class RunLeases:
         if lease.holder == _holder(run) and run.attempt == 1:
             return self._keep(job, answer)
         over = Taken.YES if lease.holder == _holder(run) else await self._is_over(job, lease)
-        return over if over is not Taken.YES else self._kept(job, await self._update(run, lease))
+        if over is Taken.YES or _gives_way(run, over):
+            return self._kept(job, await self._update(run, lease))
+        return over
 
     def _kept(self, job: Job, answer: Answer) -> Taken | None:
         """What a write has come to; None where another's was faster."""
@@ -136,7 +149,9 @@ class RunLeases:
             seconds, renewed = max(seconds, lease.seconds or 0), lease.renewed or 0
         if renewed > now:
             renewed = 0  # it was stamped by a clock that was ahead
-        return signs.given_up(pod, seconds, now=now, watched_since=max(self._watched_since(), renewed))
+        claim = self._store.firings_of(job.uid).claims.get(pod.key)
+        stop = claim.stop if claim is not None else None
+        return signs.given_up(pod, seconds, now=now, watched_since=max(self._watched_since(), renewed), stop=stop)
 
     def _judged(self, job: Job, pod: PodSight, lease: RunLease | None) -> PodSight:
         """The Pod as it was read; given up where it gives no sign of life."""
@@ -168,7 +183,10 @@ class RunLeases:
         seen = await self._see(known, lease, attempt, last)
         if seen is None:
             return Taken.DOUBT
-        return Taken.YES if is_over(known, entries, seen, key) else Held(attempt, seen.pods.get(attempt))
+        if is_over(known, entries, seen, key):
+            return Taken.YES
+        resting = last is not None and last.attempt > 1 and not seen.pods and not seen.claims
+        return Held(attempt, seen.pods.get(attempt), resting)
 
     async def _see(self, job: Job, lease: RunLease, key: str, line: Entry | None) -> Firings | None:
         """The Pod of an attempt as it is now, and where there is none, its claim; None where that cannot be read."""
@@ -176,19 +194,25 @@ class RunLeases:
         pod = await self._api.get(object_path(PODS, job.namespace, name))
         if pod.done:
             sight = read_pod(pod.document)
-            ours = sight is not None and sight.job_uid == job.uid
-            return Firings(pods={key: self._judged(job, sight, lease)} if sight is not None and ours else {})
+            if sight is None or sight.job_uid != job.uid:
+                return Firings()
+            return Firings(claims=self._stopped(job, key), pods={key: self._judged(job, sight, lease)})
         if pod.ending is not Ending.ABSENT:
             return None
         gone = self._lost_pod(job, key, line)
         if gone is not None:
-            return Firings(pods={key: gone})
+            return Firings(claims=self._stopped(job, key), pods={key: gone})
         name = names.claim_name(job.uid, key)
         claim = await self._api.get(object_path(LEASES, self._namespace, name), metadata_only=True)
         if claim.ending is Ending.ABSENT:
             return Firings()
         read = read_claim(claim.document) if claim.done else None
         return None if read is None else Firings(claims={key: read})
+
+    def _stopped(self, job: Job, key: str) -> dict[str, Claim]:
+        """The claim of an attempt, where a view shows that it is stopped: such a note stays."""
+        claim = self._store.firings_of(job.uid).claims.get(key)
+        return {key: claim} if claim is not None and claim.stop is not None else {}
 
     def _lost_pod(self, job: Job, key: str, line: Entry | None) -> PodSight | None:
         """The Pod of an attempt that is not there now, where the record or a view says that it once was: none follows on it."""
@@ -237,6 +261,12 @@ class RunLeases:
 
     def _path(self, job: Job) -> str:
         return object_path(LEASES, self._namespace, names.run_lease_name(job.uid))
+
+
+def _gives_way(run: Run, held: Taken | Held) -> bool:
+    """Whether a run that only waits to be tried again is replaced. Its next attempt moves the lease on first, and then does not."""
+    replaces = run.job.spec.policy is Policy.REPLACE
+    return replaces and isinstance(held, Held) and held.resting and held.firing < run.firing
 
 
 def _change(lease: RunLease, spec: dict[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,8 @@ A Pod that is there and has not ended is believed alive, but where no kubelet vo
 - it is past `activeDeadlineSeconds` and that grace: the kubelet would have ended it.
 
 After `leaseDuration` of that the run is given up as Stale, and the next one starts. Time counts only while this replica watches: what
-is silent because nobody could listen (the API server was away, the replica had stopped) may have lived all the while.
+is silent because nobody could listen (the API server was away, the replica had stopped) may have lived all the while. A run that is
+replaced is not waited for so long: it is given up once its grace has passed.
 
 A Pod none of whose containers has started holds nothing yet but the job's lease. It is ended, as failed, where it is not on a node by
 `activeDeadlineSeconds` (a kubelet counts them only from when it has the Pod), or has come no nearer to its start for `leaseDuration`.
@@ -17,10 +18,13 @@ It might still start later, beside the next run: so it is deleted, and the lease
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from .clock import rfc3339
 from .durations import format_duration
 from .model import Outcome, PodSight, Spec, State
+
+STOPPED_SECONDS = 10
 
 
 def silence(pod: PodSight) -> tuple[float, str, str]:
@@ -34,15 +38,26 @@ def silence(pod: PodSight) -> tuple[float, str, str]:
     return min(known, default=(math.inf, "", ""))
 
 
-def expiry_time(pod: PodSight, seconds: int, *, watched_since: float) -> float:
-    """When a run is given up of which nothing more is heard."""
-    return max(silence(pod)[0], watched_since) + seconds
+def expiry_time(pod: PodSight, seconds: int, *, watched_since: float, stop: Outcome | None = None) -> float:
+    """When a run is given up of which nothing more is heard. `stop`: what it is once it has been stopped."""
+    return min(max(silence(pod)[0], watched_since) + seconds, _replacement_time(pod, stop))
 
 
-def given_up(pod: PodSight, seconds: int, *, now: float, watched_since: float) -> Outcome | None:
+def _replacement_time(pod: PodSight, stop: Outcome | None) -> float:
+    """When a replaced run is waited for no more: its kubelet has had its grace, and a while to say that it has ended."""
+    if stop is None or stop.state is not State.CANCELED or pod.gone_by is None:
+        return math.inf
+    return pod.gone_by + STOPPED_SECONDS
+
+
+def given_up(
+    pod: PodSight, seconds: int, *, now: float, watched_since: float, stop: Outcome | None = None
+) -> Outcome | None:
     """What has become of a run of which nothing was heard for too long; None where it is believed alive, or has ended."""
-    if pod.ended or now < expiry_time(pod, seconds, watched_since=watched_since):
+    if pod.ended or now < expiry_time(pod, seconds, watched_since=watched_since, stop=stop):
         return None
+    if stop is not None and now >= _replacement_time(pod, stop):
+        return replace(stop, message=f"{stop.message}; its Pod was still there after its grace, and may still run")
     _, reason, why = silence(pod)
     message = f"Given up after leaseDuration ({format_duration(seconds * 1000)}): {why}; it may still run there"
     return Outcome(State.STALE, reason, message)

@@ -25,7 +25,7 @@ from .overlap import Overlap
 from .plan import Plan
 from .pod import lost_pod
 from .reading import read_claim, read_job
-from .runs import Taken
+from .runs import Held, Taken
 from .signs import start_limit_seconds
 from .store import Store
 from .waiting import comes_after_others
@@ -124,9 +124,10 @@ class Starter:
         if entry is None or not entry.to_claim or date < waits_until(entry):
             return
         run = self._run(job, entry.scheduled, entry.trigger, entry.attempt)
-        may_wait = waits_for_others(run.attempt, run.trigger) and self._why_skip(run) is None
-        if may_wait and await self._overlap.verdict(run) is not Taken.YES:
-            return
+        if waits_for_others(run.attempt, run.trigger) and self._why_skip(run) is None:
+            verdict = await self._overlap.verdict(run)
+            if verdict is Taken.DOUBT or isinstance(verdict, Held):
+                return
         # the window counts from the read, by the server's clock: a stall after it must not move it
         await self._claim(run, Window(date - COMMIT_SECONDS, date + PENDING_SECONDS))
 
@@ -162,7 +163,8 @@ class Starter:
                 self._store.drop_claim(seen.job_uid, seen.key, seen.uid)
             return
         self._store.put_claim(claim)
-        if claim.outcome is not None or answer.date <= claim.launch_before + commit_gap(claim.launch_timeout_seconds):
+        holders_end = claim.launch_before + commit_gap(claim.launch_timeout_seconds)
+        if claim.outcome is not None or (answer.date <= holders_end and not claim.waits_for):
             return
         read = await self.read_job(seen.job_uid)
         job = self._store.jobs.get(seen.job_uid)
@@ -172,6 +174,9 @@ class Starter:
             return
         run = self._run(job, claim.firing, claim.trigger, claim.attempt)
         pods_revision = self._pods_revision()
+        if claim.waits_for:
+            await self._resume(run, claim, pods_revision, date=answer.date)
+            return
         refused = claim.refused_takeover == claim.takeovers
         trace = Trace(Traced.NEVER) if refused else await self._launcher.trace(run, claim)
         outcome = self._outcome(job, claim, trace, now=answer.date)
@@ -185,6 +190,18 @@ class Starter:
             self._store.put_claim(taken)
             log.info("took over claim %s from %s", claim.name, claim.holder, extra=log_fields(run))
             await self._proceed(run, taken, not_before=answer.date)
+
+    async def _resume(self, run: Run, claim: Claim, pods_revision: str, *, date: int) -> None:
+        """Launch what has waited for others, if it need not any more. Nothing of it can have been launched while it did."""
+        verdict = self._why_skip(run) or await self._overlap.verdict(run)
+        if isinstance(verdict, Outcome):
+            await self._settle(claim, verdict)
+        if verdict is not Taken.YES:
+            return
+        taken = await self._claims.resume(claim, now=int(self._clock.now()), pods_revision=pods_revision)
+        if taken is not None:
+            self._store.put_claim(taken)
+            await self._proceed(run, taken, not_before=date)
 
     def _outcome(self, job: Job, claim: Claim, trace: Trace, *, now: int) -> Outcome | bool | None:
         """What a trace means: an outcome to record, True to launch, None to leave it for now."""
@@ -208,15 +225,13 @@ class Starter:
         return True
 
     async def _proceed(self, run: Run, claim: Claim, *, not_before: int) -> None:
-        """As the claim's holder: skip, or launch."""
-        skip = self._why_skip(run)
-        if skip is None:
-            overlap = await self._overlap.verdict(run)
-            if overlap is Taken.DOUBT or (overlap is not Taken.YES and waits_for_others(run.attempt, run.trigger)):
-                return
-            skip = overlap if isinstance(overlap, Outcome) else None
-        if skip is not None:
-            await self._settle(claim, skip)
+        """As the claim's holder: skip, wait, or launch."""
+        verdict = self._why_skip(run) or await self._overlap.verdict(run)
+        if isinstance(verdict, Outcome):
+            await self._settle(claim, verdict)
+        elif isinstance(verdict, Held):
+            await self._wait(claim, verdict)
+        if verdict is not Taken.YES:
             return
         result = await self._launcher.create(
             run, Window(not_before - COMMIT_SECONDS, claim.launch_before), timeout_seconds=claim.launch_timeout_seconds
@@ -261,6 +276,12 @@ class Starter:
                 await self._warn(run.job, "FailedCreate", result.message)
             case Launch.UNKNOWN:
                 log.warning("Pod %s is in doubt: %s", run.pod_name, result.message, extra=log_fields(run))
+
+    async def _wait(self, claim: Claim, held: Held) -> None:
+        changed = await self._claims.wait(claim, held.name)
+        if changed is not None:
+            self._store.put_claim(changed)
+            log.info("%s waits for %s", claim.name, held.name)
 
     async def _settle(self, claim: Claim, outcome: Outcome) -> None:
         changed = await self._claims.settle(claim, outcome)

@@ -29,7 +29,7 @@ class Stops:
 
     async def stop(self, pod: PodSight, why: Outcome) -> None:
         """Stop a run whose Pod has just been read. What does not succeed is to be tried again."""
-        if pod.ended or pod.deleting or not await self._note(pod, why):
+        if pod.ended or not await self._note(pod, why) or pod.deleting:
             return
         answer = await self._api.delete(object_path(PODS, pod.namespace, pod.name), uid=pod.uid, revision=pod.revision)
         if answer.done:

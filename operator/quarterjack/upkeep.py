@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ from .model import Job, Outcome, PodSight, Policy
 from .runs import RunLeases
 from .stops import Stops
 from .store import RunLease, Store
+from .waiting import resume_time
 
 log = logging.getLogger(__name__)
 
@@ -31,11 +32,14 @@ _AGAIN_SECONDS = 5.0
 _TRIED_MOST = 1000
 
 
+Do = Callable[[], Coroutine[Any, Any, None]]
+
+
 class Act(NamedTuple):
     """Something to be done about a run."""
 
     key: str
-    do: Callable[[], Coroutine[Any, Any, None]]
+    do: Do
 
 
 class Upkeep:
@@ -61,12 +65,13 @@ class Upkeep:
         self._views_live = views_live
         self._tried: dict[tuple[str, str], float] = {}
 
-    def look(self, job: Job, now: float, rank: int) -> tuple[float, list[Act]]:
-        """What a job's runs need now, and when to look again."""
-        needs = [
+    def look(self, job: Job, now: float, rank: int, waiting: Iterable[tuple[str, Do]]) -> tuple[float, list[Act]]:
+        """What a job's runs need now, and when to look again. `waiting`: runs that wait for others, and how each goes on."""
+        needs: list[tuple[float, str, Do]] = [
             (self._attention_time(job, pod), pod.key, partial(self.look_into, job, pod)) for pod in self._live(job)
         ]
         needs += self._lease_needs(job, now)
+        needs += [(self._resume_time(job, key), key, do) for key, do in waiting]
         wake, acts = math.inf, []
         for due, key, do in needs:
             when = max(due + rank * _STEP_SECONDS, self._tried.get((job.uid, key), -math.inf) + _AGAIN_SECONDS)
@@ -78,6 +83,9 @@ class Upkeep:
                 self._try(job.uid, key, now)
                 acts.append(Act(key, do))
         return wake, acts
+
+    def _resume_time(self, job: Job, key: str) -> float:
+        return resume_time(job, key, self._store.entries(job.uid), self._store.firings_of(job.uid))
 
     def _try(self, uid: str, key: str, now: float) -> None:
         if len(self._tried) >= _TRIED_MOST:
@@ -98,7 +106,8 @@ class Upkeep:
             return -math.inf
         watched = self._watched_since()
         limit = signs.start_limit(pod, job.spec, watched_since=watched)
-        return min(limit, signs.expiry_time(pod, job.spec.lease_seconds, watched_since=watched))
+        stop = claim.stop if claim is not None else None
+        return min(limit, signs.expiry_time(pod, job.spec.lease_seconds, watched_since=watched, stop=stop))
 
     async def look_into(self, job: Job, pod: PodSight) -> None:
         """Read a Pod of which a view says that it is time: give its run up, stop it, or leave it."""
@@ -118,7 +127,7 @@ class Upkeep:
             return claim.stop
         return signs.not_started(pod, job.spec, now=now, watched_since=self._watched_since())
 
-    def _lease_needs(self, job: Job, now: float) -> list[tuple[float, str, partial[Coroutine[Any, Any, None]]]]:
+    def _lease_needs(self, job: Job, now: float) -> list[tuple[float, str, Do]]:
         """The job's lease: to be renewed while its run is alive, to be released once its end has been on record for a while."""
         lease = self._store.run_leases.get(job.uid)
         if lease is None:

@@ -7,8 +7,10 @@ is seen to it that nobody asks for it in vain.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
+from . import names
 from .attempts import last_attempts, waits_for_others
 from .decision import in_time, is_over
 from .model import Entry, Firings, Job, PodSight, Policy, Trigger
@@ -46,6 +48,8 @@ def _held_back(job: Job, lines: list[Entry], entries: Mapping[str, Entry], firin
             continue  # it does not run any more, and is to be told so
         else:
             others = (alive | begun | {oldest}) - {line.scheduled}
+        if job.spec.policy is Policy.REPLACE:
+            others = {firing for firing in others if firing < line.scheduled}
         if others:
             held.append(line)
     return held
@@ -61,3 +65,11 @@ def comes_after_others(job: Job, entries: Mapping[str, Entry], firing: int) -> b
         return False
     caught_up = (line for line in entries.values() if line.to_claim and line.trigger is Trigger.CATCH_UP)
     return any(line.scheduled < firing for line in caught_up)
+
+
+def resume_time(job: Job, key: str, entries: Mapping[str, Entry], firings: Firings) -> float:
+    """When a claimed run that waits for others is to go on: at once, or never, until something is seen of them."""
+    pods = [pod for pod in firings.pods.values() if pod.firing != names.firing_of(key)]
+    others = [pod for pod in pods if _is_alive(pod, entries.get(pod.key))]
+    stops = job.spec.policy is Policy.REPLACE and any(not pod.deleting for pod in others)
+    return math.inf if others and not stops and job.spec.policy is not Policy.ALLOW else -math.inf

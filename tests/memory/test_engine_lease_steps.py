@@ -1,4 +1,4 @@
-"""A replica is killed or stopped around each request by which it renews and releases a run lease, gives a run up, or ends one."""
+"""A replica is killed or stopped around each request by which it renews or releases a lease, gives up, ends or replaces a run."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ BEGIN = START + 50  # the first firing is due ten seconds later
 DUE = 10.0
 FIRST = int(BEGIN + DUE)
 EVERY_TWO_MINUTES = "1/2 * * * *"
+TWICE = "1,3 9 * * *"
 
 
 async def scene_at(seconds: float, *, runs: float, **spec: Any) -> tuple[Scene, Operator]:
@@ -85,6 +86,20 @@ async def before_what_does_not_start_is_ended() -> tuple[Scene, Operator]:
     return scene, scene.first(uid)
 
 
+async def before_it_replaces() -> tuple[Scene, Operator]:
+    scene, first = await scene_at(119.5, runs=1000, concurrencyPolicy="Replace", schedule=TWICE)
+    scene.kubelet.stop_seconds = 5
+    return scene, first
+
+
+async def before_the_grace_of_the_replaced_has_passed() -> tuple[Scene, Operator]:
+    scene, first = await scene_at(100, runs=1000, concurrencyPolicy="Replace", schedule=TWICE)
+    scene.kubelet.lose_node()
+    scene.kubelet.node = "node-2"
+    await scene.at(DUE + 159)  # replaced at 120 s, with 30 s of grace
+    return scene, first
+
+
 def is_renewed(scene: Scene) -> bool:
     lease = run_lease(scene)
     return lease is not None and epoch(lease["spec"]["renewTime"]) > FIRST + 10
@@ -110,6 +125,16 @@ COURSES = {
         before_its_lease_is_taken,
         lambda scene: ends(scene)[1:2] == ["Running"],
         lambda scene: ends(scene)[:2] == ["Stale", "Running"] and scene.witness.most_alive == 1,
+    ),
+    "replacing a run": Course(
+        before_it_replaces,
+        lambda scene: ends(scene)[1:2] == ["Running"],
+        lambda scene: ends(scene)[:2] == ["Canceled", "Running"] and scene.witness.most_alive == 1,
+    ),
+    "replacing a run on a lost node": Course(
+        before_the_grace_of_the_replaced_has_passed,
+        lambda scene: ends(scene)[1:2] == ["Running"],
+        lambda scene: ends(scene)[:2] == ["Canceled", "Running"],
     ),
     "ending what does not start": Course(
         before_what_does_not_start_is_ended,

@@ -18,7 +18,8 @@ from .store import Change
 LIVE = ("Pending", "Running")
 NOT_RUN = ("Missed", "Skipped")
 NOT_RETRIED = ("LaunchUnknown", "PodInvalid", "Replaced")
-SHORTEST_LEASE_SECONDS = 60
+# How long nobody has vouched for a Pod that has not ended when the next run may start beside it: a lease at least; its grace.
+OVERLAP_SECONDS = {"Forbid": 60, "Replace": 0}
 
 
 class Violation(AssertionError):
@@ -41,9 +42,10 @@ class Account:
 
     uid: str
     name: str
-    forbids: bool = False
+    policy: str = "Forbid"
     watermark: int = 0
     lines: dict[str, Document] = field(default_factory=dict)
+    given_up: set[str] = field(default_factory=set)  # the lines that were ever Stale: such a run is not tried again
     segments: list[Segment] = field(default_factory=list)
     retries: int = 10  # the least that it was ever allowed
     gone: bool = False
@@ -91,7 +93,7 @@ class Witness:
         document = change.after.document
         meta, spec, status = document["metadata"], document["spec"], document.get("status") or {}
         account = self.accounts.setdefault(meta["uid"], Account(meta["uid"], meta["name"]))
-        account.forbids = spec.get("concurrencyPolicy", "Forbid") == "Forbid"
+        account.policy = spec.get("concurrencyPolicy", "Forbid")
         account.retries = min(account.retries, (spec.get("retry") or {}).get("maxRetries", 0))
         if change.deleted:
             account.gone = True
@@ -115,6 +117,8 @@ class Witness:
     def _compare(self, account: Account, line: Document) -> None:
         known = account.lines.get(line["id"])
         account.lines[line["id"]] = line
+        if line["state"] == "Stale":
+            account.given_up.add(line["id"])
         if known is not None and known["state"] not in (*LIVE, "Stale") and known["state"] != line["state"]:
             self._complain(f"the end of {line['id']} changed from {known['state']} to {line['state']}")
 
@@ -136,12 +140,12 @@ class Witness:
             alive.pop(name, None)
         else:
             alive[name] = document
-        now = self._api.clock.wall()
-        believed = [name for name, pod in alive.items() if not _is_lost(pod, now)]
-        self.most_alive = max(self.most_alive, len(believed))
         account = self.accounts.get(uid)
-        if account is not None and account.forbids and len(believed) > 1:
-            self._complain(f"two Pods of {account.name}, which forbids it, are alive: {', '.join(sorted(believed))}")
+        policy, now = account.policy if account is not None else "Allow", self._api.clock.wall()
+        believed = [name for name, pod in alive.items() if not _is_lost(pod, now, OVERLAP_SECONDS.get(policy, 60))]
+        self.most_alive = max(self.most_alive, len(believed))
+        if policy in OVERLAP_SECONDS and len(believed) > 1:
+            self._complain(f"under {policy} Pods are alive together: {', '.join(sorted(believed))}")
 
     # At the end
 
@@ -202,11 +206,12 @@ def _lost_attempts(account: Account) -> Iterator[str]:
             yield f"{account.name}: attempts of {run} are missing: {lines}"
         if any(line["state"] != "Failed" for line in earlier):
             yield f"{account.name}: {run} was tried again though it had not failed: {earlier}"
-        if last["state"] == "Failed" and last["attempt"] <= account.retries and last["reason"] not in NOT_RETRIED:
+        retried = last.get("reason") not in NOT_RETRIED and last["id"] not in account.given_up
+        if last["state"] == "Failed" and last["attempt"] <= account.retries and retried:
             yield f"{account.name}: {run} was not tried again: {last}"
 
 
-def _is_lost(pod: Document, now: float) -> bool:
+def _is_lost(pod: Document, now: float, seconds: int) -> bool:
     """Whether nobody vouches for a Pod that has not ended: its node was given up, or its deletion's grace is over, for a while."""
     conditions = pod["status"].get("conditions") or ()
     silent = [
@@ -215,7 +220,7 @@ def _is_lost(pod: Document, now: float) -> bool:
         if c["type"] == "Ready" and c["status"] == "False" and not c.get("reason")
     ]
     silent += [pod["metadata"]["deletionTimestamp"]] if "deletionTimestamp" in pod["metadata"] else []
-    return any(epoch(text) + SHORTEST_LEASE_SECONDS <= now for text in silent)
+    return any(epoch(text) + seconds <= now for text in silent)
 
 
 def _has_record(account: Account, firing: int, rows: list[tuple[int, int, int]]) -> bool:

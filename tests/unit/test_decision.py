@@ -292,6 +292,9 @@ SKIPPED = a_claim(NOON, outcome=Outcome(State.SKIPPED, "ConcurrencyPolicy", "a r
             "x",
             id="it ended before it was stopped",
         ),
+        pytest.param(
+            PLAIN, a_claim(NOON, waits_for="another"), None, State.PENDING, "Waiting", id="it waits for another"
+        ),
         pytest.param(PLAIN, None, None, State.PENDING, "Starting", id="nothing seen"),
     ],
 )

@@ -100,7 +100,7 @@ def test_a_limit_on_the_time_without_a_success_is_rounded_up_to_whole_seconds() 
     ("raw", "fields"),
     [
         pytest.param({}, (), id="nothing"),
-        pytest.param({"concurrencyPolicy": "Replace"}, ("spec.concurrencyPolicy",), id="Replace"),
+        pytest.param({"concurrencyPolicy": "Replace"}, (), id="Replace"),
         pytest.param(
             {"leaseDuration": "1h", "retry": {"maxRetries": 2}, "misfirePolicy": "CatchUp"}, (), id="all else"
         ),

@@ -9,7 +9,7 @@ import pytest
 
 from quarterjack import names
 from quarterjack.clock import rfc3339
-from quarterjack.model import PodSight, State
+from quarterjack.model import Outcome, PodSight, State
 from quarterjack.pod import read_pod
 from quarterjack.signs import expiry_time, given_up, not_started, silence, start_limit, start_limit_seconds
 from tests.unit.given import NOON, UID, a_pod, a_spec
@@ -139,6 +139,27 @@ def test_a_run_that_has_ended_or_is_well_is_never_given_up() -> None:
 
     assert given_up(ended, LEASE, now=NOON + 10_000, watched_since=0) is None
     assert given_up(a_pod(NOON), LEASE, now=NOON + 10_000, watched_since=0) is None
+
+
+REPLACED = Outcome(State.CANCELED, "Replaced", "Replaced by another")
+
+
+def test_a_replaced_run_is_given_up_a_little_after_its_grace() -> None:
+    pod = a_pod(NOON, gone_by=NOON + 30)
+
+    before, after = (given_up(pod, LEASE, now=NOON + 30 + more, watched_since=0, stop=REPLACED) for more in (9, 10))
+
+    assert before is None
+    assert after is not None
+    assert (after.state, after.reason) == (State.CANCELED, "Replaced")
+    assert after.message == "Replaced by another; its Pod was still there after its grace, and may still run"
+
+
+def test_a_run_stopped_for_it_did_not_start_is_waited_for_as_long_as_any_other() -> None:
+    pod, stop = a_pod(NOON, State.PENDING, gone_by=NOON + 30), Outcome(State.FAILED, "ImagePullBackOff")
+
+    assert expiry_time(pod, LEASE, watched_since=0, stop=stop) == NOON + 30 + LEASE
+    assert expiry_time(a_pod(NOON), LEASE, watched_since=0, stop=REPLACED) == math.inf
 
 
 # Starting

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from quarterjack.attempts import next_attempt
 from quarterjack.decision import pending
 from quarterjack.model import Claim, Entry, Firings, Outcome, PodSight, Policy, Retry, State, Trigger
 from quarterjack.report import entry_document
-from quarterjack.waiting import comes_after_others, loose_lines
+from quarterjack.waiting import comes_after_others, loose_lines, resume_time
 from tests.unit.given import NOON, a_claim, a_job, a_pod, a_run, a_spec, a_status
 
 FAILED = a_run(NOON, State.FAILED, completed=NOON + 5)
@@ -50,6 +51,7 @@ def test_a_line_wants_something_where_its_run_has_no_claim_or_its_pod_is_not_see
 
 
 ANOTHER = a_pod(NOON + 300)
+GIVEN_UP = a_pod(NOON + 300, given_up=Outcome(State.STALE, "NodeLost"))
 
 
 @pytest.mark.parametrize(
@@ -60,6 +62,7 @@ ANOTHER = a_pod(NOON + 300)
         pytest.param(OLDER, Policy.FORBID, ANOTHER, False, id="a firing that is caught up waits"),
         pytest.param(pending(NOON, Trigger.SCHEDULE), Policy.FORBID, ANOTHER, True, id="an ordinary one is skipped"),
         pytest.param(RETRY, Policy.FORBID, a_pod(NOON + 300, State.FAILED), True, id="another that has ended"),
+        pytest.param(RETRY, Policy.REPLACE, ANOTHER, True, id="where that replaces it"),
         pytest.param(RETRY, Policy.FORBID, a_pod(NOON + 300, deleted=True), True, id="another that is gone"),
         pytest.param(
             RETRY,
@@ -134,3 +137,29 @@ def test_where_runs_must_not_overlap_what_is_caught_up_runs_one_after_another(
 )
 def test_a_firing_comes_after(line: Entry, policy: Policy, after: bool) -> None:
     assert comes_after_others(a_job(spec=a_spec(policy=policy)), {line.id: line}, NOON) is after
+
+
+@pytest.mark.parametrize(
+    ("policy", "pod", "goes_on"),
+    [
+        pytest.param(Policy.REPLACE, ANOTHER, True, id="the other is to be stopped"),
+        pytest.param(Policy.REPLACE, a_pod(NOON + 300, deleting=True), False, id="the other is being stopped"),
+        pytest.param(Policy.REPLACE, a_pod(NOON + 300, State.FAILED), True, id="the other has ended"),
+        pytest.param(Policy.REPLACE, GIVEN_UP, True, id="the other is given up"),
+        pytest.param(Policy.FORBID, ANOTHER, False, id="the other is let be"),
+        pytest.param(Policy.ALLOW, ANOTHER, True, id="it may run beside the other"),
+        pytest.param(Policy.REPLACE, a_pod(NOON), True, id="the Pod is its own"),
+    ],
+)
+def test_what_waits_goes_on_once_nobody_is_in_its_way(policy: Policy, pod: PodSight, goes_on: bool) -> None:
+    job, firings = a_job(spec=a_spec(policy=policy)), Firings(pods={pod.key: pod})
+
+    when = resume_time(job, str(NOON), {}, firings)
+
+    assert when == (-math.inf if goes_on else math.inf)
+
+
+def test_a_run_that_is_on_record_as_stale_is_in_nobodys_way() -> None:
+    job, firings = a_job(spec=a_spec(policy=Policy.FORBID)), Firings(pods={ANOTHER.key: ANOTHER})
+
+    assert resume_time(job, str(NOON), {ANOTHER.key: a_run(NOON + 300, State.STALE)}, firings) == -math.inf
