@@ -21,6 +21,8 @@ from tests.cluster.errors import ClusterError, PrerequisiteMissingError
 from tests.cluster.layout import cache_dir
 
 _TOOLS = Path(__file__).parent / "tools"
+# Prometheus finds targets in every cloud there is, each with its library; those in files are enough here.
+_WITHOUT_CLOUDS = "remove_all_sd"
 _STAMPED_PACKAGES = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
 
 
@@ -49,6 +51,8 @@ class Source:
             return {f"{self.module}/pkg/consts.Version": version.removeprefix("v")}
         if self.directory == "helm":
             return {f"{self.module}/internal/version.version": version}
+        if self.directory == "prometheus":
+            return {"github.com/prometheus/common/version.Version": version.removeprefix("v")}
         if self.directory != "kubernetes":
             return {}
         major, minor, _ = version.removeprefix("v").split(".", 2)
@@ -61,10 +65,12 @@ _ETCD = Source("etcd", "go.etcd.io/etcd/server/v3")
 _CONTAINERD = Source("containerd", "github.com/containerd/containerd/v2")
 _KWOK = Source("kwok", "sigs.k8s.io/kwok")
 _HELM = Source("helm", "helm.sh/helm/v4")
+_PROMETHEUS = Source("prometheus", "github.com/prometheus/prometheus")
 
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 NODE = ("kubelet", "kube-proxy", "containerd", "containerd-shim-runc-v2", "ctr")
 SIMULATED_NODES = ("kwok",)
+_OTHERS = {"kwok": _KWOK, "helm": _HELM, "prometheus": _PROMETHEUS, "promtool": _PROMETHEUS}
 
 
 def _source_of(program: str) -> tuple[Source, str]:
@@ -72,8 +78,8 @@ def _source_of(program: str) -> tuple[Source, str]:
         return _ETCD, _ETCD.module
     if program in {"containerd", "containerd-shim-runc-v2", "ctr"}:
         return _CONTAINERD, f"{_CONTAINERD.module}/cmd/{program}"
-    if program in {"kwok", "helm"}:
-        source = _KWOK if program == "kwok" else _HELM
+    if program in _OTHERS:
+        source = _OTHERS[program]
         return source, f"{source.module}/cmd/{program}"
     return _KUBERNETES, f"{_KUBERNETES.module}/cmd/{program}"
 
@@ -122,6 +128,8 @@ def _build_one(program: str) -> None:
         "-mod=readonly",
         "-trimpath",
         "-buildvcs=false",
+        "-tags",
+        _WITHOUT_CLOUDS,
         "-ldflags",
         link,
         "-o",
