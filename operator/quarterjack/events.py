@@ -58,7 +58,7 @@ class Recorder:
             return
         self._told[key] = now
         self._told.move_to_end(key)
-        while len(self._told) > _KNOWN_MOST:
+        while len(self._told) > _KNOWN_MOST or now - next(iter(self._told.values())) >= _QUIET_SECONDS:
             self._told.popitem(last=False)
         event = self._event(regarded, reason, message, now, key) | {"type": kind}
         answer = await self._api.create(_PATH.format(regarded.namespace), event)
