@@ -116,7 +116,8 @@ def test_a_month_in_which_the_operator_runs_two_minutes_a_day_leaves_a_bounded_c
         assert len(rows) <= 10
         assert all(epoch(line["scheduledTime"]) > scene.now - 5 * DAY for line in history)
         assert most["status"] < 20_000
-        assert (most["leases"] < 500, most["pods"] < 400, most["events"] < 100) == (True, True, True)
+        assert max(most["leases"], most["pods"]) < 250
+        assert most["events"] <= 4 * 31  # kept for an hour where they are not in memory
         assert grown(first, held(scene), give=60) == {}
         scene.witness.check(calm_seconds=120)
 
