@@ -95,10 +95,10 @@ class Janitor:
         known = self._store.with_remains() - self._store.jobs.keys()
         self._gone_since = {uid: self._gone_since.get(uid, now) for uid in known}
 
-    def _kept(self, uid: str, key: str, *, seconds: float = KEEP_SECONDS) -> bool:
-        """Whether Keep forbids to delete anything of a run."""
+    def _kept(self, uid: str, key: str, *, longer: float = 0.0) -> bool:
+        """Whether Keep forbids to delete anything of a run; or did so until lately, by so many seconds."""
         since = self._ended_since.get((uid, key))
-        return since is None or asyncio.get_running_loop().time() < since + seconds
+        return since is None or asyncio.get_running_loop().time() < since + KEEP_SECONDS + longer
 
     def _is_ours(self, key: str) -> bool:
         return ranked(self._membership.members, key)[0] == self._membership.replica
@@ -197,7 +197,7 @@ class Janitor:
                 continue
             alive = [pod for pod in firings.pods.values() if not pod.ended and not pod.deleted]
             for pod in [*alive, *surplus_pods(firings.pods.values(), job.spec.pod_limit)]:
-                if not self._kept(uid, pod.key, seconds=KEEP_SECONDS + _RARE_SECONDS):
+                if not self._kept(uid, pod.key, longer=_RARE_SECONDS):
                     answer = await self._api.get(object_path(PODS, pod.namespace, pod.name), metadata_only=True)
                     self._forget_absent(pod, answer)
 
