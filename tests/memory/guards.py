@@ -161,6 +161,22 @@ async def skip_cas(prepare: Prepare | None = None) -> Scene:
     return scene
 
 
+async def wait_cas(prepare: Prepare | None = None) -> Scene:
+    """A replica decides that a firing is to wait for another run, and sleeps; another launches it, unseen, and its Pod is deleted."""
+    scene, first, other = await two_replicas(prepare, schedule="1,2 9 * * *", concurrencyPolicy="Replace")
+    scene.end = End(after_seconds=300)
+    await scene.at(DUE + 59)
+    sleep = Fault(stall=Point.BEFORE_SEND, stall_seconds=17)
+    first.connection.plan.add(
+        Rule(fault=sleep, method="PATCH", resource="leases", where=lambda request: b"waits-for" in request.body)
+    )
+    for operator in (first, other):
+        operator.connection.spoil(Break.SILENT, "pods")
+    delete_pods(scene, after_seconds=0.3, most=2)
+    await scene.at(DUE + 260)
+    return scene
+
+
 def claims_of(scene: Scene) -> str:
     """What the names of a job's claims begin with."""
     return next(iter(scene.witness.accounts)).replace("-", "")

@@ -34,6 +34,7 @@ GUARDS = {
     "keep": Guard(guards.keep, patch=guards.reap_at_once, breaks="launched more than once"),
     "late-gap": Guard(guards.late_gap, patch=guards.settle_early, breaks="ran, and is"),
     "cas": Guard(guards.cas, prepare=guards.write_statuses_blindly, breaks="the end of"),
+    "wait-cas": Guard(guards.wait_cas, prepare=guards.write_claims_blindly, breaks="launched more than once"),
     "skip-cas": Guard(guards.skip_cas, prepare=guards.write_claims_blindly, breaks="ran, and is"),
 }
 each = pytest.mark.parametrize("name", GUARDS)
