@@ -105,6 +105,7 @@ class Replica:
                 stops,
                 watched_since=self._watched_since,
                 views_live=self._views_live,
+                busy=lambda: self.turns.busy,
             ),
             served_by=lambda: self.served_by,
             views_live=self._views_live,

@@ -55,6 +55,7 @@ class Upkeep:
         *,
         watched_since: Callable[[], float],
         views_live: Callable[[], bool],
+        busy: Callable[[], bool],
     ) -> None:
         self._store = store
         self._clock = clock
@@ -63,6 +64,7 @@ class Upkeep:
         self._stops = stops
         self._watched_since = watched_since
         self._views_live = views_live
+        self._busy = busy
         self._tried: dict[tuple[str, str], float] = {}
 
     def look(self, job: Job, now: float, rank: int, waiting: Iterable[tuple[str, Do]]) -> tuple[float, list[Act]]:
@@ -128,7 +130,7 @@ class Upkeep:
         return signs.not_started(pod, job.spec, now=now, watched_since=self._watched_since())
 
     def _lease_needs(self, job: Job, now: float) -> list[tuple[float, str, Do]]:
-        """The job's lease: to be renewed while its run is alive, to be released once its end has been on record for a while."""
+        """The job's lease: renewed while its run is alive, released once its end has long been on record, after all launches."""
         lease = self._store.run_leases.get(job.uid)
         if lease is None:
             return []
@@ -136,7 +138,7 @@ class Upkeep:
         alive = self._alive(job, lease)
         if alive is None:
             end = self._end_time(job, lease)
-            due = max(now - idle, end or 0) + RELEASE_SECONDS
+            due = max(now + _AGAIN_SECONDS if self._busy() else 0, max(now - idle, end or 0) + RELEASE_SECONDS)
             return [] if end is None else [(due, lease.key, partial(self._run_leases.release, job, lease))]
         if job.spec.policy is Policy.ALLOW or signs.silence(alive)[0] <= now:
             return []

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from math import inf
 from typing import Any
 
 import pytest
 
+from quarterjack.manifests import Run
 from quarterjack.names import claim_name
+from quarterjack.runs import Taken
 
 from .actors import ask, delete_pod, edit_spec, objects, read, succeed
 from .engine import MINUTELY, Scene, firing_lines, play, states
@@ -106,6 +109,23 @@ def test_no_lease_is_taken_where_runs_may_overlap() -> None:
     play(scenario, start=BEGIN)
 
 
+@pytest.mark.parametrize("before", ["nobody", "a run that has ended"])
+def test_of_two_replicas_that_take_it_at_once_for_different_runs_one_is_told_no(before: str) -> None:
+    async def scenario() -> None:
+        scene, uid = await scene_of(schedule="0 1 9 * * *" if before != "nobody" else None)
+        await scene.at(DUE + 20)
+        a, b = (scene.operators[name] for name in "ab")
+        takes = [
+            operator.process.start(operator.running.run_leases.take(Run(operator.running.store.jobs[uid], firing)))
+            for operator, firing in ((a, FIRST + 60), (b, FIRST + 120))
+        ]
+        results = await asyncio.gather(*takes)
+        assert sorted(str(type(result).__name__) for result in results) == ["Held", "Taken"]
+        assert Taken.YES in results
+
+    play(scenario, start=BEGIN)
+
+
 # What may go wrong with its writes
 
 
@@ -141,6 +161,19 @@ def test_a_replica_whose_view_is_old_takes_no_lease_that_another_run_holds() -> 
     play(scenario, start=BEGIN)
 
 
+def test_a_run_whose_pod_is_on_its_way_keeps_its_lease() -> None:
+    async def scenario() -> None:
+        plan = Plan()
+        scene, uid = await scene_of(plan=plan, schedule="0,1 1 9 * * *", runs=30)
+        plan.add(Rule(fault=Fault(arrival_seconds=1.8), method="POST", resource="pods"))
+        await scene.at(DUE + 60)
+        scene.witness.check(calm_seconds=10)
+        assert states(scene.status()) == ["Succeeded", "Skipped"]
+        assert scene.api.ledger.firings(uid) == [FIRST]
+
+    play(scenario, start=BEGIN)
+
+
 @pytest.mark.parametrize(
     "times",
     [
@@ -160,9 +193,10 @@ def test_a_lease_with_odd_times_keeps_a_live_run_and_is_taken_from_a_dead_one(ti
         scene.start("d", "e", "f")
         await scene.at(DUE + 75)
         assert firing_lines(scene.status())[FIRST + 60]["state"] == "Skipped"
-        change_lease(scene, uid, **times)
         scene.kubelet.lose_node()
         scene.kubelet.node = "node-2"
+        await scene.at(DUE + 130)  # its node is lost, so nobody renews it any more
+        change_lease(scene, uid, **times)
         await scene.at(DUE + 360)
         lines = firing_lines(scene.status())
         assert (lines[FIRST]["state"], lines[FIRST]["reason"]) == ("Stale", "NodeLost")
@@ -242,6 +276,45 @@ def test_a_run_outlives_the_absence_of_all_replicas_and_is_recorded_once() -> No
         assert firing_lines(scene.status())[FIRST]["state"] == "Succeeded"
         assert scene.witness.most_alive == 1
         assert scene.api.ledger.firings(uid) == [FIRST]
+
+    play(scenario, start=BEGIN)
+
+
+@pytest.mark.parametrize("policy", ["Forbid", "Replace"])
+def test_replicas_that_die_and_are_replaced_one_after_the_other_let_no_runs_overlap(policy: str) -> None:
+    async def scenario() -> None:
+        scene, _ = await scene_of(concurrencyPolicy=policy, schedule="1/2 * * * *", runs=600, failedRunsHistoryLimit=50)
+        for seconds in range(20, 700, 45):
+            await scene.at(DUE + seconds)
+            scene.crash(next(iter(scene.operators)))
+            later(8, scene.restart)
+        scene.crash(*list(scene.operators)[1:])
+        await scene.at(DUE + 760)
+        scene.start("x", "y")
+        await scene.at(DUE + 850)
+        scene.witness.check(calm_seconds=140, alive=True)
+        reasons = {line.get("reason") for line in scene.status()["history"] if line["state"] in ("Skipped", "Canceled")}
+        assert reasons == {"Overlap" if policy == "Forbid" else "Replaced"}
+        assert scene.witness.most_alive == 1
+
+    play(scenario, start=BEGIN)
+
+
+@pytest.mark.parametrize("policy", ["Forbid", "Replace"])
+@pytest.mark.parametrize("silent", [False, True], ids=["it is told so", "nothing comes back"])
+def test_a_replica_cut_off_for_three_lease_durations_starts_nothing_and_replays_nothing(
+    policy: str, silent: bool
+) -> None:
+    async def scenario() -> None:
+        scene, uid = await scene_of(concurrencyPolicy=policy, schedule=MINUTELY, runs=20, leaseDuration="1m")
+        await scene.at(DUE + 30)
+        cut_off = scene.first(uid)
+        cut_off.connection.partition(silent=silent)
+        later(190, cut_off.connection.heal)
+        await scene.at(DUE + 400)
+        scene.witness.check(calm_seconds=60, alive=True)
+        assert scene.api.ledger.firings(uid) == [FIRST + 60 * n for n in range(7)]
+        assert set(states(scene.status())[:6]) == {"Succeeded"}
 
     play(scenario, start=BEGIN)
 

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from quarterjack.names import claim_name
+
 from .actors import TEMPLATE, delete_pod, edit_spec, objects
 from .engine import MINUTELY, Scene, firing_lines, last_lines, play
-from .faults import Fault, Outcome, Plan, Rule
+from .faults import Fault, Outcome, Plan, Point, Rule
 from .resources import PODS
 from .statuses import Document
 from .virtual import START
@@ -146,14 +148,19 @@ def test_what_waits_gives_way_to_a_later_firing() -> None:
 
 def test_an_earlier_firing_that_comes_late_does_not_stop_a_later_one() -> None:
     async def scenario() -> None:
-        scene, uid = await scene_of(schedule="*/20 * * * * *")
-        first = scene.first(uid)
-        first.connection.plan.add(Rule(fault=Fault(outcome=Outcome.LOST), method="POST", resource="pods"))
-        await scene.at(DUE + 35)
+        plan = Plan()
+        scene, uid = await scene_of(plan=plan, schedule="0,20 1 9 * * *")
+        claim = claim_name(uid, str(FIRST))
+        plan.add(Rule(fault=Fault(crash=Point.BEFORE_SEND), method="POST", resource="leases", name=uid))
+        plan.add(Rule(fault=Fault(outcome=Outcome.REFUSED), method="PATCH", resource="leases", name=claim, times=inf))
+        await scene.at(DUE + 25)
+        plan.rules.clear()
+        await scene.at(DUE + 60)
         scene.witness.check(calm_seconds=10, alive=True)
-        states = {firing - FIRST: line["state"] for firing, line in firing_lines(scene.status()).items()}
-        assert states[20] == "Running"
-        assert states[0] in ("Canceled", "Skipped")
+        states = {
+            firing - FIRST: (line["state"], line.get("reason")) for firing, line in firing_lines(scene.status()).items()
+        }
+        assert states == {0: ("Skipped", "Overlap"), 20: ("Running", None)}
         assert scene.witness.most_alive == 1
 
     play(scenario, start=BEGIN)
@@ -186,10 +193,10 @@ def test_a_replaced_run_is_not_tried_again() -> None:
 
 def test_a_run_that_waits_to_be_tried_again_is_replaced() -> None:
     async def scenario() -> None:
-        scene, _ = await scene_of(runs=10, retry={"maxRetries": 3, "delay": "100s"})
+        scene, _ = await scene_of(runs=10, retry={"maxRetries": 3, "delay": "200s"})
         scene.end.phase = "Failed"
         await scene.at(DUE + 50)
-        scene.end.phase, scene.end.after_seconds = "Succeeded", 200
+        scene.end.phase, scene.end.after_seconds = "Succeeded", 20
         await scene.at(DUE + 61)
         assert starts(scene) == [0.0, 60.0]
         edit_spec(scene.api, "job", schedule="0 0 1 1 *")
