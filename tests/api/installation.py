@@ -24,7 +24,7 @@ def epoch(text: str) -> int:
     return int(datetime.fromisoformat(text).timestamp())
 
 
-def job(name: str, schedule: str, **spec: object) -> Document:
+def job(name: str, schedule: str | None, **spec: object) -> Document:
     """A ScheduledJob whose Pods no scheduler takes: what counts is that they exist."""
     containers = [{"name": "main", "image": "busybox:1.36"}]
     pod = {"schedulerName": "nobody", "automountServiceAccountToken": False, "containers": containers}
