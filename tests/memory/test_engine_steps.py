@@ -166,7 +166,7 @@ deleted_or_not = pytest.mark.parametrize(
 )
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", [*POLICIES, "Replace"])
 @pytest.mark.parametrize("situation", [on_time, takeover, late, retry])
 @deleted_or_not
 def test_a_crash_at_any_step_costs_no_firing_and_doubles_none(
