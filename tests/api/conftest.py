@@ -29,6 +29,13 @@ def install(served: Cluster, tmp_path: Path) -> Iterator[Callable[[], Installati
 
 
 @pytest.fixture
+def simulated(served: Cluster) -> Cluster:
+    """The control plane, with a node on which Pods run and end as objects only."""
+    served.up(simulated_nodes=1, owner=served.state.owner)
+    return served
+
+
+@pytest.fixture
 def installation(install: Callable[[], Installation]) -> Installation:
     """One installation."""
     return install()

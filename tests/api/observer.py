@@ -25,6 +25,7 @@ class Sighting:
     uid: str
     job: str
     scheduled: int
+    attempt: int
     seen_time: float
 
     @property
@@ -40,6 +41,8 @@ class PodObserver:
     cluster: Cluster
     namespace: str
     sightings: dict[str, Sighting] = field(default_factory=dict)
+    alive: dict[str, set[str]] = field(default_factory=dict)  # by job: its Pods that have neither ended nor gone
+    overlaps: list[tuple[str, str]] = field(default_factory=list)  # job and Pod, where another was alive as it came
     errors: list[str] = field(default_factory=list)
     _stop: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
@@ -107,7 +110,16 @@ class PodObserver:
         meta = event["object"]["metadata"]
         self._revision = meta["resourceVersion"]
         labels = meta.get("labels") or {}
-        if event["type"] == "ADDED" and "quarterjack.dev/firing" in labels:
-            self.sightings[meta["uid"]] = Sighting(
-                meta["name"], meta["uid"], labels["quarterjack.dev/job"], int(labels["quarterjack.dev/firing"]), now
-            )
+        if "quarterjack.dev/firing" not in labels:
+            return
+        job = labels["quarterjack.dev/job"]
+        alive = self.alive.setdefault(job, set())
+        if event["type"] == "ADDED":
+            if alive:
+                self.overlaps.append((job, meta["name"]))
+            alive.add(meta["uid"])
+            attempt = int(meta["annotations"]["quarterjack.dev/attempt"])
+            firing = int(labels["quarterjack.dev/firing"])
+            self.sightings[meta["uid"]] = Sighting(meta["name"], meta["uid"], job, firing, attempt, now)
+        if event["type"] == "DELETED" or event["object"]["status"].get("phase") in {"Succeeded", "Failed"}:
+            alive.discard(meta["uid"])
