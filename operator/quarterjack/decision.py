@@ -9,7 +9,7 @@ from .attempts import has_record, last_attempts, next_attempt
 from .model import Claim, Entry, Firings, Job, Outcome, PodSight, Policy, Spec, State, Trigger, newest_first
 from .names import firing_of, run_key
 from .plan import Plan, start_delay_ms
-from .windows import commit_gap
+from .windows import LATE_SECONDS, commit_gap
 
 UNRECORDED_MOST = 100
 RUNS_MOST = 100
@@ -35,6 +35,14 @@ def start_time(job: Job, plan: Plan, firing: int) -> float:
     following = plan.next_after(firing)
     gap_ms = None if following is None else (following - firing) * 1000
     return firing + start_delay_ms(job.uid, firing, job.spec.jitter_ms, gap_ms) / 1000
+
+
+def late_until(job: Job, plan: Plan, now: float) -> int:
+    """The instant up to which whatever is due, jitter included, has been so for a minute. Epoch seconds."""
+    until = int(now) - LATE_SECONDS
+    last = plan.previous(until)
+    # None starts after the firing that follows it, so only the last may still wait.
+    return until if last is None or start_time(job, plan, last) <= until else last - 1
 
 
 def may_fire(job: Job, *, served_by: str) -> bool:

@@ -17,7 +17,7 @@ from typing import Any
 from .agenda import STALL_SECONDS, Agenda
 from .attempts import waits_until
 from .clock import ServerClock
-from .decision import UNRECORDED_MOST, first_unclaimed, is_full, may_fire, start_time, takeover_time, untold
+from .decision import UNRECORDED_MOST, first_unclaimed, is_full, late_until, may_fire, start_time, takeover_time, untold
 from .health import Health, judge, surely_healthy_until, vitals_of
 from .membership import Membership
 from .model import Claim, Job, PodSight, State, Trigger
@@ -251,13 +251,14 @@ class Desk:
         oldest = plan.next_after(job.recorded_until)
         if oldest is None:
             return _NEVER
-        delay = LATE_SECONDS + 1 + rank * _LATE_STEP_SECONDS + job.spec.jitter_ms / 1000
-        if now < oldest + delay:
-            return oldest + delay
+        patience = 1 + rank * _LATE_STEP_SECONDS
+        if now < (when := start_time(job, plan, oldest) + LATE_SECONDS + patience):
+            return when
+        until = late_until(job, plan, now - patience)
         claims = self._store.firings_of(job.uid).claims
         entries = self._store.entries(job.uid)
-        late = first_unclaimed(plan, after=job.recorded_until, until=int(now - delay), claims=claims, entries=entries)
-        if late is not None and now < late + delay + self._gathering_seconds(job, late):
+        late = first_unclaimed(plan, after=job.recorded_until, until=until, claims=claims, entries=entries)
+        if late is not None and until < late + self._gathering_seconds(job, late):
             return now + _LATE_STEP_SECONDS
         if late is not None and self._views_live() and not self._writer.at_work(job.uid):
             self._writer.ask(job.uid, Need.SETTLE)

@@ -35,6 +35,8 @@ _ORPHAN_SECONDS = 600
 _RARE_SECONDS = 300.0
 _DELETES_TOGETHER = 4
 _PODS_AT_ONCE = 2000
+_YIELD_SECONDS = 0.2
+_YIELDS_MOST = 5
 
 
 class Janitor:
@@ -167,9 +169,11 @@ class Janitor:
             self._forget_absent(pod, answer)
 
     async def _yield(self) -> None:
-        """Launches come first."""
-        while self._busy():  # noqa: ASYNC110  nobody tells when a burst is over
-            await asyncio.sleep(0.2)
+        """Launches come first, but not for ever."""
+        for _ in range(_YIELDS_MOST):
+            if not self._busy():
+                return
+            await asyncio.sleep(_YIELD_SECONDS)
 
     async def _sweep_rarely(self) -> None:
         now = asyncio.get_running_loop().time()

@@ -112,7 +112,7 @@ def observed_status(
     status["servedBy"] = served_by
     status["watermark"] = rfc3339(watermark)
     status["state"] = schedule_state(job, seen.plan, watermark=watermark)
-    status["nextScheduleTime"] = next_time(job, seen.plan, watermark=watermark)
+    status["nextScheduleTime"] = next_time(job, seen.plan, after=max(watermark, now))
     status["conditions"] = with_conditions(old, _conditions(job, old, seen, now=now, state=status["state"]))
     plan = None if seen.schedule_error else seen.plan
     return bounded(with_health(job, plan, {k: v for k, v in status.items() if v is not None}, now=now))
@@ -149,7 +149,7 @@ def _ready(job: Job, seen: Observation) -> tuple[str, str, str]:
         return (
             "False",
             "NotImplemented",
-            f"Not served by this version: {fields}; the job does not fire until it is removed",
+            f"Not served by this version: {fields}; the job does not fire while it asks for this",
         )
     if job.spec.suspend:
         return "True", "Suspended", "spec.suspend is true: no scheduled firing starts"

@@ -69,7 +69,7 @@ def reported(job: Job, plan: Plan, lines: Mapping[str, Entry], *, now: int) -> d
     watermark = advance(plan, max(job.recorded_until, settled), now=now, recorded=lambda f: run_key(f) in runs)
     kept = prune(lines.values(), job.spec, watermark=watermark, now=now)
     fresh = fresh_ends(job.status.entries(), runs)
-    status = old | _summary(old, job, plan, lines.values(), runs, fresh=fresh, watermark=watermark)
+    status = old | _summary(old, job, plan, lines.values(), runs, fresh=fresh, watermark=watermark, now=now)
     status["watermark"] = rfc3339(watermark)
     status["history"] = [entry_document(entry) for entry in kept]
     return {key: value for key, value in status.items() if value is not None}
@@ -130,6 +130,7 @@ def _summary(
     *,
     fresh: Sequence[Entry],
     watermark: int,
+    now: int,
 ) -> dict[str, Any]:
     active = newest_first(line for line in runs.values() if is_active(line))
     run = [e.scheduled for e in lines if e.state not in _NOT_RUN and e.pod_name]
@@ -137,7 +138,7 @@ def _summary(
         "active": [_active(e) for e in active[:_ACTIVE_MOST]],
         "activeCount": len(active),
         "state": schedule_state(job, plan, watermark=watermark),
-        "nextScheduleTime": next_time(job, plan, watermark=watermark),
+        "nextScheduleTime": next_time(job, plan, after=max(watermark, now)),
         "lastScheduleTime": _latest(old.get("lastScheduleTime"), run),
         "lastSuccessfulTime": _latest(
             old.get("lastSuccessfulTime"),
@@ -147,7 +148,7 @@ def _summary(
             old.get("lastFailureTime"), [e.completed for e in fresh if e.state in _FAILURES and e.completed]
         ),
         "consecutiveFailures": _consecutive(old.get("consecutiveFailures", 0), fresh),
-        "lastResult": fresh[-1].state.value if fresh else old.get("lastResult"),
+        "lastResult": next((e.state.value for e in reversed(fresh) if e.state not in _NOT_RUN), old.get("lastResult")),
     }
     begun = [begin for line in lines if (begin := _begin(line)) is not None]
     if begun and "firstRunTime" not in old:
@@ -179,9 +180,9 @@ def schedule_state(job: Job, plan: Plan, *, watermark: int) -> str:
     return "Scheduled" if plan.next_after(watermark) is not None else "Stopped"
 
 
-def next_time(job: Job, plan: Plan, *, watermark: int) -> str | None:
-    """The first firing after the last that is on record, as the API writes it."""
-    following = None if job.spec.suspend else plan.next_after(watermark)
+def next_time(job: Job, plan: Plan, *, after: int) -> str | None:
+    """The first firing that is yet to come, as the API writes it."""
+    following = None if job.spec.suspend or job.spec.unserved else plan.next_after(after)
     return rfc3339(following) if following is not None else None
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from . import names
 from .api import JOBS, LEASES, Api, Ending, Listing, object_path
-from .decision import may_fire
+from .decision import late_until, may_fire
 from .errors import ApiError
 from .events import Recorder
 from .health import Health
@@ -185,7 +185,7 @@ class StatusWriter:
         settled = settle(
             job,
             plan,
-            until=now - LATE_SECONDS,
+            until=late_until(job, plan, now),
             claims={**self._store.firings_of(uid).pods, **claims},
             entries=self._store.entries(uid),
             now=now,

@@ -259,3 +259,22 @@ def test_a_template_that_was_edited_is_that_of_the_next_firing_alone() -> None:
         assert images == [TEMPLATE["spec"]["containers"][0]["image"], "other"]
 
     play(scenario, start=BEGIN)
+
+
+def test_a_jitter_longer_than_the_period_does_not_put_off_what_an_outage_missed() -> None:
+    async def scenario() -> None:
+        scene = Scene()
+        scene.job(interval="1m", schedule=None, jitter="10m", concurrencyPolicy="Allow")
+        scene.start("a", "b")
+        await scene.at(130)
+        scene.crash("a", "b")
+        await scene.at(330)
+
+        scene.start("c")
+        await scene.at(530)
+
+        scene.witness.check(calm_seconds=150)
+        assert epoch(scene.status()["watermark"]) > scene.now - 150
+        assert epoch(scene.status()["nextScheduleTime"]) > scene.now - 5
+
+    play(scenario, start=START)

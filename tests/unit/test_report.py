@@ -65,7 +65,7 @@ def test_every_firing_that_is_seen_gets_a_line_and_the_watermark_passes_it() -> 
 
     assert states(status) == {str(ONE): "Succeeded", str(TWO): "Running", str(THREE): "Skipped"}
     assert status["watermark"] == rfc3339(THREE)
-    assert status["nextScheduleTime"] == rfc3339(THREE + MINUTE)
+    assert status["nextScheduleTime"] == rfc3339(NOON + MINUTE)
 
 
 def test_the_watermark_stops_before_a_firing_of_which_nothing_is_seen() -> None:
@@ -269,8 +269,8 @@ def test_a_skip_is_neither_a_run_nor_a_failure() -> None:
 
     status = reported(a_job_with(consecutiveFailures=4), claims=(skipped,))
 
-    assert (status["consecutiveFailures"], status["lastResult"]) == (4, "Skipped")
-    assert not {"lastScheduleTime", "lastFailureTime", "firstRunTime"} & status.keys()
+    assert status["consecutiveFailures"] == 4
+    assert not {"lastResult", "lastScheduleTime", "lastFailureTime", "firstRunTime"} & status.keys()
 
 
 def test_runs_under_way_are_listed_the_newest_first() -> None:
@@ -311,7 +311,7 @@ def test_the_schedule_is(suspend: bool, timing: dict[str, str], state: str, foll
     job, plan = a_job(spec=a_spec(suspend=suspend)), plan_of(timing, anchor=CREATED)
 
     assert schedule_state(job, plan, watermark=NOON) == state
-    assert next_time(job, plan, watermark=NOON) == following
+    assert next_time(job, plan, after=NOON) == following
 
 
 def test_a_row_is_shown_from_its_first_to_its_last_firing() -> None:
