@@ -9,6 +9,7 @@ from .attempts import has_record, last_attempts, next_attempt
 from .model import Claim, Entry, Firings, Job, Outcome, PodSight, Policy, Spec, State, Trigger, newest_first
 from .names import firing_of, run_key
 from .plan import Plan, start_delay_ms
+from .text import safe
 from .windows import LATE_SECONDS, commit_gap
 
 UNRECORDED_MOST = 100
@@ -155,11 +156,19 @@ def _from_pod(entry: Entry | None, pod: PodSight) -> Entry:
         trigger=entry.trigger if entry is not None else pod.trigger,
         attempt=pod.attempt,
         reason=pod.reason,
-        message=pod.message,
+        message=_message(entry, pod),
         started=pod.started,
         completed=pod.completed,
         pod_name=pod.name,
     )
+
+
+def _message(entry: Entry | None, pod: PodSight) -> str:
+    """What a Pod says; of one that its deadline ended before it ran, also what it had waited for, which its end does not tell."""
+    waited = entry is not None and entry.state is State.PENDING and bool(entry.pod_name)
+    if entry is None or not waited or not entry.message or pod.reason != "DeadlineExceeded":
+        return pod.message
+    return safe(f"{pod.message}; {entry.message}")
 
 
 def is_over(job: Job, entries: Mapping[str, Entry], firings: Firings, run: str) -> bool:

@@ -148,7 +148,7 @@ def _summary(raw: Raw) -> str:
 def _failure(raw: Raw) -> tuple[str, str]:
     status = raw["status"]
     if status.get("reason"):  # Evicted, DeadlineExceeded, NodeShutdown…: the Pod itself says why
-        return str(status["reason"]), "; ".join(filter(None, [status.get("message", ""), _waiting(status)[1]]))
+        return str(status["reason"]), status.get("message", "")
     failed = [t for t in _all_ended(raw) if t.get("exitCode", 0) != 0]
     return _disruption(status) or (_exit(failed[0]) if failed else ("Failed", status.get("message", "")))
 

@@ -169,9 +169,9 @@ def hold_pod(api: MemoryApi, name: str, reason: str, message: str = "", *, names
 
 
 def give_up_pod(api: MemoryApi, name: str, reason: str, message: str, *, namespace: str = "default") -> Document:
-    """A Pod that fails before any container has started: that they wait, and why, stays."""
+    """A Pod that fails before any container has started: what they waited for is told no more."""
     pod = _pod(api, name, namespace)
-    given = {"phase": "Failed", "reason": reason, "message": message}
+    given = {"phase": "Failed", "reason": reason, "message": message, "containerStatuses": []}
     return api.settle(PODS, {**pod, "status": {**pod["status"], **given}}).document
 
 

@@ -187,9 +187,9 @@ def test_of_runs_that_end_in_many_ways_no_more_is_kept_than_the_limits_say(stage
         return status.get("activeCount") == 0 and len(lines(stage, name)) == 4 and len(pods(stage, name)) == 2
 
     stage.wait_for("records and Pods are as the limits say", settled, seconds=300)
-    kept = [(line["state"], line.get("podName")) for line in lines(stage, name)]
+    kept = sorted(lines(stage, name), key=lambda line: str(line["completionTime"]))
     phases = {pod["metadata"]["name"]: pod["status"]["phase"] for pod in pods(stage, name)}
 
-    assert [state for state, _ in kept].count("Succeeded") == 2
-    newest = dict(kept)
+    assert [line["state"] for line in kept].count("Succeeded") == 2
+    newest = {line["state"]: line["podName"] for line in kept}
     assert phases == {newest["Succeeded"]: "Succeeded", newest["Failed"]: "Failed"}

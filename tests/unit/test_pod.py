@@ -75,12 +75,6 @@ def disrupted(reason: str, status: str = "True") -> dict[str, Any]:
             id="deadline",
         ),
         pytest.param(
-            failed(waits("ImagePullBackOff", "no such image"), reason="DeadlineExceeded", message="too long"),
-            "DeadlineExceeded",
-            "too long; main: no such image",
-            id="a deadline before the start",
-        ),
-        pytest.param(
             failed(ended(143)) | disrupted("EvictionByEvictionAPI"), "Evicted", "a note", id="evicted by request"
         ),
         pytest.param(
