@@ -18,13 +18,16 @@ SECONDS = 60
 KILL_EVERY_SECONDS = 3.0
 PREPARATION_SECONDS = 30
 
-pytestmark = pytest.mark.api
+pytestmark = [pytest.mark.api, pytest.mark.alone]
 
 
 def test_each_firing_of_each_second_runs_once_while_a_replica_is_killed_every_3_seconds(
     installation: Installation,
 ) -> None:
-    """The schedules fire at each second of one minute; it begins once all jobs are known and no process is starting."""
+    """The schedules fire at each second of one minute; it begins once all jobs are known and no process is starting.
+
+    A machine that is too slow for so many makes firings late. Those that are a minute late count as missed, and are caught up.
+    """
     names = [f"job-{i}" for i in range(JOBS)]
     chance = random.Random(4)
 
@@ -35,7 +38,8 @@ def test_each_firing_of_each_second_runs_once_while_a_replica_is_killed_every_3_
     ):
         first = (int(time.time()) + PREPARATION_SECONDS) // 60 * 60 + 60
         minute = time.gmtime(first)
-        installation.apply(job(name, f"* {minute.tm_min} {minute.tm_hour} * * *") for name in names)
+        schedule = f"* {minute.tm_min} {minute.tm_hour} * * *"
+        installation.apply(job(name, schedule, misfirePolicy="CatchUp") for name in names)
         time.sleep(max(0.0, first - time.time()))
         while time.time() < first + SECONDS:
             time.sleep(KILL_EVERY_SECONDS)
@@ -43,7 +47,7 @@ def test_each_firing_of_each_second_runs_once_while_a_replica_is_killed_every_3_
             victim.kill()
             victim.start()
         due = {(name, second) for name in names for second in range(first, first + SECONDS)}
-        observer.wait(lambda counts: counts.keys() >= due, seconds=120)
+        observer.wait(lambda counts: counts.keys() >= due, seconds=300)
         installation.kubectl.out("delete", "scheduledjobs", "--all", "--wait=false")
 
     counts = observer.counts()
