@@ -274,5 +274,5 @@ def reap_at_once(patch: pytest.MonkeyPatch) -> None:
 
 def settle_early(patch: pytest.MonkeyPatch) -> None:
     """Without late-gap."""
-    for module in (desk, settling, status):
+    for module in (decision, desk, settling, status):
         patch.setattr(module, "LATE_SECONDS", 3)
