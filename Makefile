@@ -4,6 +4,8 @@ CLUSTER ?= demo
 CACHE := $(or $(QUARTERJACK_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/quarterjack)
 UV := $(or $(shell command -v uv 2>/dev/null),$(CACHE)/uv/bin/uv)
 PYTHON := .venv/bin/python
+# Two of them have a cluster each, and mostly wait.
+PROCESSES = $(shell echo $$(($$(nproc) + 1)))
 # Only a Python that is here already: uv would download one from elsewhere than a package registry.
 export UV_PYTHON_DOWNLOADS := never
 
@@ -21,7 +23,7 @@ down: environment ## end what `make up` started, and remove it
 
 test: lint ## lint, types, layers, and all tests
 	@echo "> tests"
-	@$(PYTHON) -m pytest -n auto --dist loadgroup --no-loadscope-reorder --cov --durations=10 --durations-min=20
+	@$(PYTHON) -m pytest -n $(PROCESSES) --dist loadgroup --no-loadscope-reorder --cov --durations=10 --durations-min=20
 
 lint: environment ## format, lint, types, layers and Dockerfile
 	@echo "> ruff format";      $(PYTHON) -m ruff format --check .

@@ -19,7 +19,7 @@ KILL_EVERY_SECONDS = 3.0
 PREPARATION_SECONDS = 20
 ATTEMPTS = 3
 
-pytestmark = pytest.mark.api
+pytestmark = [pytest.mark.api, pytest.mark.alone]
 
 
 def simulated_job(name: str, schedule: str, *, seconds: float, exit_code: int = 0, **spec: object) -> Document:
