@@ -37,3 +37,14 @@ def _cluster(item: pytest.Item) -> str:
     if item.get_closest_marker("node") or "node_cluster" in needed:
         return "node"
     return "control_plane" if item.get_closest_marker("api") or "control_plane" in needed else ""
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Refuse to spread the tests of a cluster over processes, each of which would start one."""
+    if not hasattr(session.config, "workerinput"):
+        return
+    spread = [item.nodeid for item in session.items if (cluster := _cluster(item)) and f"@{cluster}" not in item.nodeid]
+    if spread:
+        raise pytest.UsageError(
+            f"{spread[0]} is in no group: --dist loadgroup is missing, or pytest-xdist does not heed it"
+        )
