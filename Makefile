@@ -5,7 +5,7 @@ CACHE := $(or $(QUARTERJACK_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/quarte
 UV := $(or $(shell command -v uv 2>/dev/null),$(CACHE)/uv/bin/uv)
 PYTHON := .venv/bin/python
 # Two of them have a cluster each, and mostly wait.
-PROCESSES = $(shell echo $$(($$(nproc) + 1)))
+PROCESSES = $(shell echo $$(($$(nproc) + 2)))
 # Only a Python that is here already: uv would download one from elsewhere than a package registry.
 export UV_PYTHON_DOWNLOADS := never
 

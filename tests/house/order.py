@@ -1,7 +1,7 @@
 """The order of tests, whatever their files are called: first what needs nothing, then the control plane, last the node.
 
 Where several processes run them (pytest -n), the tests of each cluster stay together in one, so that it is started once. They come
-first there: they take the longest, and mostly wait.
+first there: they take the longest, and mostly wait. What is to run alone comes last of them, when little is left to be held up.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if cluster := _cluster(item):
             item.add_marker(pytest.mark.xdist_group(cluster))
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: not _cluster(item))
+        items.sort(key=lambda item: (not _cluster(item), item.get_closest_marker("alone") is not None))
 
 
 def _rank(item: pytest.Item) -> int:

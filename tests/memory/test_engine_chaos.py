@@ -18,6 +18,9 @@ from .statuses import Document
 from .virtual import later
 from .witness import Violation
 
+# It goes again and again where other tests have been: coverage would double its time, and tell nothing.
+pytestmark = pytest.mark.no_cover
+
 CHANCES = {
     Outcome.NOT_SENT: 0.02,
     Outcome.LOST: 0.02,

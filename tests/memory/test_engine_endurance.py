@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 
 import orjson
+import pytest
 
 from .actors import End, annotate, delete, objects
 from .engine import Scene, play
@@ -14,6 +15,9 @@ from .resources import JOBS, LEASES, PODS
 from .statuses import Document
 from .virtual import virtual_loop
 from .witness import epoch
+
+# It goes again and again where other tests have been: coverage would double its time, and tell nothing.
+pytestmark = pytest.mark.no_cover
 
 HOUR = 3600
 DAY = 24 * HOUR

@@ -17,6 +17,9 @@ from .statuses import Document
 from .virtual import START
 from .witness import Violation, epoch
 
+# It goes again and again where other tests have been: coverage would double its time, and tell nothing.
+pytestmark = pytest.mark.no_cover
+
 BEGIN = START + 50  # the first firing is due ten seconds later
 DUE = 10.0
 FIRST = int(BEGIN + DUE)

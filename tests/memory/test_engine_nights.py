@@ -17,6 +17,9 @@ from .statuses import Document
 from .virtual import START
 from .witness import epoch
 
+# It goes again and again where other tests have been: coverage would double its time, and tell nothing.
+pytestmark = pytest.mark.no_cover
+
 NIGHTS = {  # a zone, and the instant at which its clocks change
     "Berlin in spring": ("Europe/Berlin", "2026-03-29T01:00"),
     "Berlin in autumn": ("Europe/Berlin", "2026-10-25T01:00"),

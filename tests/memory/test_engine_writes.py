@@ -10,6 +10,9 @@ from .engine import Scene, firing_lines, play
 from .faults import Fault, Outcome, Plan, Point, Rule
 from .virtual import START, virtual_loop
 
+# It goes again and again where other tests have been: coverage would double its time, and tell nothing.
+pytestmark = pytest.mark.no_cover
+
 BEGIN = START + 50  # the first firing is due ten seconds later
 DUE = 10.0
 FIRST, SECOND = int(BEGIN + DUE), int(BEGIN + DUE) + 60
