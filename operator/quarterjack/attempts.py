@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from .clock import rfc3339
 from .model import Entry, Job, Retry, State, Trigger
-from .names import attempt_of, firing_of, run_key
+from .names import attempt_of, firing_of, request_of, run_of
 
 BACK_OFF = "BackOff"
 # The same template makes no Pod the next time either; where it is not known whether a Pod runs, another may be the second; and what
@@ -34,6 +34,7 @@ def next_attempt(line: Entry, retry: Retry) -> Entry | None:
         reason=BACK_OFF,
         message=f"Attempt {line.attempt} failed: {_said(line)}; attempt {following} at {rfc3339(start)}",
         started=start,
+        options=line.options,
     )
 
 
@@ -75,11 +76,14 @@ def has_record(job: Job, entries: Mapping[str, Entry], key: str, *, ended: bool)
     """Whether an attempt has its record (and, with `ended`, its final one).
 
     Lines of a run are dropped together, or those of its earlier attempts before the last. So where only earlier ones are known, the
-    attempt is younger than this view of the job; where a later one is, it has ended; where none is, the watermark tells.
+    attempt is younger than this view of the job; where a later one is, it has ended; where none is, the watermark tells. It tells
+    nothing of runs by hand: those have their line before they have a claim, so where there is none it has been dropped.
     """
     entry = entries.get(key)
     if entry is not None:
         return entry.ended or not ended
-    run = run_key(firing_of(key))
+    run = run_of(key)
     known = [line.attempt for line in entries.values() if line.run == run]
-    return max(known) > attempt_of(key) if known else firing_of(key) <= job.recorded_until
+    if known:
+        return max(known) > attempt_of(key)
+    return bool(request_of(key)) or firing_of(key) <= job.recorded_until

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from dataclasses import replace
 
 from .attempts import has_record, last_attempts, next_attempt
 from .model import Claim, Entry, Firings, Job, Outcome, PodSight, Policy, Spec, State, Trigger, newest_first
-from .names import firing_of, run_key
+from .names import firing_of, request_of, run_key
 from .plan import Plan, start_delay_ms
 from .text import safe
 from .windows import LATE_SECONDS, commit_gap
@@ -71,7 +71,7 @@ def first_unclaimed(
     plan: Plan, *, after: int, until: int, claims: Collection[str], entries: Collection[str]
 ) -> int | None:
     """The first firing in (after, until] that has neither a claim nor a record."""
-    known = {firing_of(key) for key in (*claims, *entries)}
+    known = {firing_of(key) for key in (*claims, *entries) if not request_of(key)}
     return next((f for f in plan.between(after, until) if f not in known), None)
 
 
@@ -119,13 +119,19 @@ def sighted(entry: Entry | None, claim: Claim | None, pod: PodSight | None) -> E
         return entry
     if entry is not None and not entry.to_claim:
         return entry
-    line = pending(claim.firing, entry.trigger if entry is not None else claim.trigger, claim.attempt)
+    line = pending(claim.firing, claim.trigger, claim.attempt) if entry is None else _anew(entry)
     if claim.outcome is not None:
         settled = claim.outcome.settled
         return replace(_with(line, claim.outcome), completed=claim.created if settled is None else settled)
     if claim.waits_for:
         return replace(line, reason="Waiting", message=f"It waits for {claim.waits_for} to end")
     return replace(line, reason="FailedCreate", message=claim.refusal) if claim.refusal else line
+
+
+def _anew(entry: Entry) -> Entry:
+    """The line of a run whose claim has no Pod yet, from the one that stands."""
+    line = pending(entry.scheduled, entry.trigger, entry.attempt)
+    return replace(line, id=entry.id, options=entry.options)
 
 
 def is_late_end(entry: Entry, pod: PodSight) -> bool:
@@ -151,7 +157,7 @@ def _with(line: Entry, outcome: Outcome) -> Entry:
 def _from_pod(entry: Entry | None, pod: PodSight) -> Entry:
     return Entry(
         id=pod.key,
-        scheduled=pod.firing,
+        scheduled=entry.scheduled if entry is not None else pod.firing,
         state=pod.state,
         trigger=entry.trigger if entry is not None else pod.trigger,
         attempt=pod.attempt,
@@ -160,6 +166,7 @@ def _from_pod(entry: Entry | None, pod: PodSight) -> Entry:
         started=pod.started,
         completed=pod.completed,
         pod_name=pod.name,
+        options=entry.options if entry is not None else (),
     )
 
 
@@ -177,7 +184,7 @@ def is_over(job: Job, entries: Mapping[str, Entry], firings: Firings, run: str) 
     `run` is the key of its first attempt. An end that is on record holds, whatever `retry` has been edited to since.
     """
     last = last_attempts(line for line in entries.values() if line.run == run).get(run)
-    if last is None and firing_of(run) <= job.recorded_until:
+    if last is None and (request_of(run) or firing_of(run) <= job.recorded_until):
         return True  # only lines of runs that are over are dropped
     if last is not None and last.ended:
         return True
@@ -186,16 +193,18 @@ def is_over(job: Job, entries: Mapping[str, Entry], firings: Firings, run: str) 
     return seen is not None and seen.ended and next_attempt(seen, job.spec.retry) is None
 
 
-def prune(entries: Iterable[Entry], spec: Spec, *, watermark: int, now: int) -> list[Entry]:
+def prune(
+    entries: Iterable[Entry], spec: Spec, *, watermark: int, now: int, awaited: Container[str] = ()
+) -> list[Entry]:
     """The lines that are kept, the newest first.
 
-    All runs that are not over or lie above the watermark, else those that ended last, as the limits say; of a run the last attempt,
-    and the earlier ones as far as there is room.
+    All runs that are not over or lie above the watermark, or are `awaited` by the requests for them, else those that ended last, as
+    the limits say; of a run the last attempt, and the earlier ones as far as there is room.
     """
     runs: dict[str, list[Entry]] = {}
     for entry in newest_first(entries):
         runs.setdefault(entry.run, []).append(entry)
-    needed = {run for run, (last, *_) in runs.items() if not last.ended or last.scheduled > watermark}
+    needed = {run for run, (last, *_) in runs.items() if run in awaited or not is_settled(last, watermark)}
     spare = _HISTORY_MOST - len(needed)
     room = {True: spec.successful_limit, False: spec.failed_limit}
     kept = set(needed)
@@ -210,6 +219,11 @@ def prune(entries: Iterable[Entry], spec: Spec, *, watermark: int, now: int) -> 
         shown += [last, *earlier[: max(0, spare)]]
         spare -= len(earlier)
     return shown
+
+
+def is_settled(line: Entry, watermark: int) -> bool:
+    """Whether it tells of an end at or below the watermark, which says nothing of runs by hand."""
+    return line.ended and (line.trigger is Trigger.MANUAL or line.scheduled <= watermark)
 
 
 def _end(line: Entry) -> int:

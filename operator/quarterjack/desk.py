@@ -84,9 +84,7 @@ class Desk:
         self._dirty: dict[str, float] = {}
         self._reported: dict[str, float] = {}
         self._loose_times: dict[str, float] = {}
-        self._needs: dict[
-            str, dict[str, float]
-        ] = {}  # by job: what it needs that is not done at once, and when it will be
+        self._needs: dict[str, dict[str, float]] = {}  # by job: what it needs that is not done at once, and when
         self._loose_ends: dict[tuple[str, str], asyncio.Task[None]] = {}
         store.on_job.append(self._job_changed)
         store.on_claim.append(self._claim_changed)
@@ -275,9 +273,15 @@ class Desk:
         firings = self._store.firings_of(job.uid)
         entries = self._store.entries(job.uid) if job.status.live else {}
         for claim in firings.claims.values():
-            may_start = self._scheduling or claim.trigger is Trigger.MANUAL
-            if may_start and untold(claim, firings.pods, entries) and not self._is_ended(job, claim):
+            if (
+                self._may_start(claim.trigger)
+                and untold(claim, firings.pods, entries)
+                and not self._is_ended(job, claim)
+            ):
                 yield claim
+
+    def _may_start(self, trigger: Trigger) -> bool:
+        return self._scheduling or trigger is Trigger.MANUAL
 
     def _takeovers(self, job: Job, claims: Iterable[Claim], now: float, rank: int) -> float:
         """Claims to be taken over, once no Pod of their holders can come any more."""
@@ -308,12 +312,12 @@ class Desk:
             if now >= when:
                 when = now + _AGAIN_SECONDS
                 if entry.to_claim:
-                    to_claim.append(entry.id)
+                    to_claim += [entry.id] if self._may_start(entry.trigger) else []
                 elif self._views_live():
                     self._tie(job.uid, entry.id, partial(self._starter.verify, job, entry))
             needs[entry.id] = when
             wake = min(wake, when)
-        if to_claim and self._views_live() and self._scheduling and not job.spec.unserved:
+        if to_claim and self._views_live() and not job.spec.unserved:
             self._tie(job.uid, "what is to be claimed", partial(self._claim_in_order, job.uid, to_claim))
         if needs:
             self._needs[job.uid] = needs

@@ -1,4 +1,4 @@
-"""kopf: the feed of ScheduledJobs. Nothing else passes through it.
+"""kopf: the feed of ScheduledJobs and ScheduledJobRuns. Nothing else passes through it.
 
 Handlers return None: a result would be written to the object. They are coroutines: kopf runs plain functions in threads, and the
 store belongs to the loop.
@@ -61,7 +61,7 @@ def registry_of(feed: Feed, requests: RunRequests, credentials: Credentials) -> 
 
     @kopf.on.event(names.GROUP, names.VERSION, names.RUNS_PLURAL, registry=registry)
     async def request(event: kopf.RawEvent, **_: Any) -> None:
-        await requests.apply(event["type"], event["object"])
+        requests.apply(event["type"], event["object"])
 
     return registry
 

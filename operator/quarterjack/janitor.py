@@ -91,7 +91,8 @@ class Janitor:
         for uid, firings in self._store.firings.items():
             for key in firings.claims.keys() | firings.pods.keys():
                 since = self._ended_since.get((uid, key)) if uid in self._store.jobs else None
-                if since is not None or self._store.recorded(uid, key, ended=True):
+                # of a run by hand a view of its job that is late shows no line either, so it is asked each time
+                if (since is not None and not names.request_of(key)) or self._store.recorded(uid, key, ended=True):
                     seen[uid, key] = now if since is None else since
         self._ended_since = seen
         known = self._store.with_remains() - self._store.jobs.keys()

@@ -184,5 +184,6 @@ def stands_for(document: Raw, run: Run) -> bool:
     return (
         any(owner.get("uid") == run.job.uid for owner in meta.get("ownerReferences") or ())
         and labels.get(names.LABEL_FIRING) == str(run.firing)
+        and names.request_of(names.key_of(notes.get(names.RUN_ID, ""))) == names.request_of(run.key)
         and notes.get(names.ATTEMPT) == str(run.attempt)
     )

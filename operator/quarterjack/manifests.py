@@ -10,7 +10,8 @@ import orjson
 
 from . import names
 from .clock import rfc3339
-from .model import Job, Trigger
+from .model import Job, Options, Trigger
+from .options import option_environment
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +35,21 @@ class Run:
     trigger: Trigger = Trigger.SCHEDULE
     attempt: int = 1
     zones: tuple[str, ...] = ()
+    request: str = (
+        ""  # of a run by hand: the UID of its ScheduledJobRun, the time it is to stand for, and what it is passed
+    )
+    scheduled: int | None = None
+    options: Options = ()
 
     @property
     def key(self) -> str:
         """What tells it apart from the job's other runs."""
-        return names.run_key(self.firing, self.attempt)
+        return names.run_key(self.firing, self.attempt, request=self.request)
+
+    @property
+    def scheduled_time(self) -> int:
+        """What its containers are told that they stand for: epoch second."""
+        return self.firing if self.scheduled is None else self.scheduled
 
     @property
     def id(self) -> str:
@@ -48,7 +59,7 @@ class Run:
     @property
     def pod_name(self) -> str:
         """The one Pod name of this firing and attempt."""
-        return names.pod_name(self.job.name, self.job.uid, self.firing, attempt=self.attempt)
+        return names.pod_name(self.job.name, self.job.uid, names.run_of(self.key), attempt=self.attempt)
 
 
 def claim_manifest(run: Run, window: Window, *, holder: str, pods_revision: str) -> dict[str, Any]:
@@ -104,7 +115,7 @@ def pod_manifest(run: Run, window: Window) -> dict[str, Any]:
             | {
                 names.RUN_ID: run.id,
                 names.ATTEMPT: str(run.attempt),
-                names.SCHEDULED_TIME: rfc3339(run.firing),
+                names.SCHEDULED_TIME: rfc3339(run.scheduled_time),
             },
             "ownerReferences": [
                 {
@@ -137,7 +148,7 @@ def run_environment(run: Run) -> dict[str, str]:
     told = {
         "SCHEDULED_JOB_NAME": run.job.name,
         "SCHEDULED_JOB_NAMESPACE": run.job.namespace,
-        "SCHEDULED_TIME": rfc3339(run.firing),
+        "SCHEDULED_TIME": rfc3339(run.scheduled_time),
         "RUN_ID": run.id,
         "RUN_TRIGGER": run.trigger.value,
         "RUN_ATTEMPT": str(run.attempt),
@@ -145,7 +156,7 @@ def run_environment(run: Run) -> dict[str, str]:
     if run.zones:
         told["SCHEDULED_TIME_ZONE"] = run.zones[0]
         told["SCHEDULED_TIME_ZONES"] = ",".join(run.zones)
-    return told
+    return told | option_environment(run.job.spec.options, run.options)
 
 
 def _containers(spec: Mapping[str, Any]) -> Iterable[dict[str, Any]]:

@@ -61,6 +61,20 @@ class Misfire(StrEnum):
     CATCH_UP = "CatchUp"
 
 
+Options = tuple[tuple[str, str], ...]  # names and values
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """Something that a run by hand may be passed."""
+
+    name: str
+    kind: str = "String"
+    values: tuple[str, ...] = ()
+    default: str | None = None
+    required: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A line of `status.history`: one run, or with `count` a row of neighbouring firings that all were missed."""
@@ -77,6 +91,12 @@ class Entry:
     pod_name: str = ""
     count: int = 0
     first_scheduled: int | None = None
+    options: Options = ()  # what a run by hand was passed, as far as it is shown
+
+    @property
+    def firing(self) -> int:
+        """What orders it among the runs: its scheduled time, or that at which it was asked for by hand."""
+        return names.firing_of(self.id) if names.request_of(self.id) else self.scheduled
 
     @property
     def ended(self) -> bool:
@@ -126,7 +146,7 @@ class Spec:
     failed_limit: int = 10
     retention_seconds: int = 30 * 86400
     pod_limit: int = 2
-    options: tuple[str, ...] = ()
+    options: tuple[Option, ...] = ()
     without_success_seconds: int | None = None  # health.maxTimeWithoutSuccess
     unserved: tuple[str, ...] = ()
     invalid: str = ""
@@ -146,7 +166,8 @@ class Status:
     live: bool = False  # some line of the history is not final
     oldest_end: int | None = None  # of the final lines
     active: int = 0
-    waiting: int = 0  # firings that are to be caught up, and have no Pod yet
+    waiting: int = 0  # runs to be caught up or asked for by hand that have no Pod yet
+    by_hand: bool = False  # some line that is not final is of a run by hand
     next_time: int | None = None
     last_schedule_time: int | None = None
     last_success_time: int | None = None
@@ -260,6 +281,7 @@ class PodSight:
     state: State
     created: int
     trigger: Trigger = Trigger.SCHEDULE
+    request: str = ""  # of a run by hand: the UID of its ScheduledJobRun
     attempt: int = 1
     reason: str = ""
     message: str = ""
@@ -280,12 +302,50 @@ class PodSight:
     @property
     def key(self) -> str:
         """The run that it is of."""
-        return names.run_key(self.firing, self.attempt)
+        return names.run_key(self.firing, self.attempt, request=self.request)
 
     @property
     def ended(self) -> bool:
         """Whether its containers have ended for good."""
         return self.state not in LIVE
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A ScheduledJobRun: a run of a job that somebody asks for. `accepted`: None while it is not answered."""
+
+    uid: str
+    namespace: str
+    name: str
+    revision: int
+    generation: int
+    created: int
+    job_name: str
+    options: Options = ()
+    scheduled: int | None = None
+    unit: str = ""
+    deleting: bool = False
+    accepted: bool | None = None
+    state: State | None = None
+    begun: bool = False  # its status tells of a Pod, or of an end
+    owner: str = ""  # the UID of the job that it was accepted for, and goes with
+    owners: bytes = b"[]"  # all its ownerReferences
+    raw: bytes = b"{}"  # the status
+
+    @property
+    def key(self) -> str:
+        """Its run."""
+        return names.run_key(self.created, request=self.uid)
+
+    @property
+    def ended(self) -> bool:
+        """Whether its status tells of an end: nothing is done for it any more."""
+        return self.state is not None and self.state not in LIVE
+
+    def status(self) -> dict[str, Any]:
+        """The status as the API has it."""
+        document: dict[str, Any] = orjson.loads(self.raw)
+        return document
 
 
 @dataclass(slots=True)
@@ -317,9 +377,10 @@ def read_entry(raw: Raw) -> Entry:
         pod_name=raw.get("podName", ""),
         count=int(raw.get("count", 0)),
         first_scheduled=instant(raw.get("firstScheduledTime")),
+        options=tuple((raw.get("options") or {}).items()),
     )
 
 
 def newest_first(entries: Iterable[Entry]) -> list[Entry]:
     """By scheduled time and attempt, the newest first."""
-    return sorted(entries, key=lambda entry: (entry.scheduled, entry.attempt, entry.id), reverse=True)
+    return sorted(entries, key=lambda entry: (entry.firing, entry.attempt, entry.id), reverse=True)

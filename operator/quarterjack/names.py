@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 
 GROUP = "quarterjack.dev"
 VERSION = "v1alpha1"
@@ -47,14 +48,38 @@ ROLE_RUN = "run"
 ROLE_MEMBER = "member"
 
 
-def run_key(firing: int, attempt: int = 1) -> str:
-    """What tells a job's runs apart, and is the id of their line in its history: the firing, and the attempt from the second on."""
-    return str(firing) if attempt == 1 else f"{firing}-{attempt}"
+_REQUEST = re.compile(r"[0-9]+m(?P<uid>[0-9a-f]{32})")
+
+
+def run_key(firing: int, attempt: int = 1, *, request: str = "") -> str:
+    """What tells a job's runs apart, and is the id of their line in its history: the firing, and the attempt from the second on.
+
+    A run by hand has no firing of its own: it has the second in which it was asked for, by which it is ordered among the others,
+    and the UID of its ScheduledJobRun (`request`), so that each is a run of its own.
+    """
+    run = f"{firing}m{request.replace('-', '')}" if request else str(firing)
+    return run if attempt == 1 else f"{run}-{attempt}"
+
+
+def run_of(key: str) -> str:
+    """What the attempts of one run have in common: the key of the first."""
+    return key.partition("-")[0]
+
+
+def request_of(key: str) -> str:
+    """The UID, without dashes, of the ScheduledJobRun that a run by hand is of; empty for one that was not asked for."""
+    found = _REQUEST.match(key)
+    return found["uid"] if found else ""
 
 
 def firing_of(key: str) -> int:
     """The firing of a run."""
-    return int(key.partition("-")[0])
+    return int(run_of(key).partition("m")[0])
+
+
+def order_of(key: str) -> tuple[int, str]:
+    """Where a run comes among the others of its job: by its firing. Runs of one second have an order too, the same everywhere."""
+    return firing_of(key), run_of(key)
 
 
 def attempt_of(key: str) -> int:
@@ -77,10 +102,13 @@ def run_lease_name(uid: str) -> str:
     return uid
 
 
-def pod_name(job: str, uid: str, firing: int, *, unit: str = "", attempt: int = 1) -> str:
-    """The job's name and ten base32 characters of a hash of (UID, firing, unit, attempt), each with its length before it."""
+def pod_name(job: str, uid: str, run: int | str, *, unit: str = "", attempt: int = 1) -> str:
+    """The job's name and ten base32 characters of a hash of (UID, firing, unit, attempt), each with its length before it.
+
+    `run`: the firing, or the key of a run by hand.
+    """
     digest = hashlib.sha256()
-    for part in (uid, str(firing), unit, str(attempt)):
+    for part in (uid, str(run), unit, str(attempt)):
         encoded = part.encode()
         digest.update(len(encoded).to_bytes(4, "big") + encoded)
     suffix = base64.b32encode(digest.digest()).decode().lower()[:10]

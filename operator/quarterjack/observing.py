@@ -5,7 +5,7 @@ It stores the instant from which the schedule counts, so that no replica has to 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -101,11 +101,12 @@ def observed_status(
     scheduled_from: int,
     watermark: int,
     lines: Mapping[str, Entry],
+    awaited: Container[str] = (),
 ) -> dict[str, Any]:
     """The status with this generation observed; `lines` are with those that the old schedule's firings still get."""
 
     old = job.status.document()
-    status = reported(job, plan_of({}, anchor=scheduled_from), lines, now=now)
+    status = reported(job, plan_of({}, anchor=scheduled_from), lines, now=now, awaited=awaited)
     status["observedGeneration"] = job.generation
     status["scheduledFrom"] = rfc3339(scheduled_from)
     status["observedSchedule"] = seen.line
@@ -115,7 +116,8 @@ def observed_status(
     status["nextScheduleTime"] = next_time(job, seen.plan, after=max(watermark, now))
     status["conditions"] = with_conditions(old, _conditions(job, old, seen, now=now, state=status["state"]))
     plan = None if seen.schedule_error else seen.plan
-    return bounded(with_health(job, plan, {k: v for k, v in status.items() if v is not None}, now=now))
+    shown = {k: v for k, v in status.items() if v is not None}
+    return bounded(with_health(job, plan, shown, now=now), awaited)
 
 
 def _conditions(job: Job, old: Mapping[str, Any], seen: Observation, *, now: int, state: str) -> list[dict[str, Any]]:

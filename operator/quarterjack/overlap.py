@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from . import names
 from .api import Ending
 from .attempts import waits_for_others
 from .clock import rfc3339
@@ -63,7 +64,7 @@ class Overlap:
 
     def _others(self, run: Run) -> Iterable[PodSight]:
         pods = self._store.firings_of(run.job.uid).pods.values()
-        return [p for p in pods if p.firing != run.firing and not p.ended and p.given_up is None]
+        return [p for p in pods if not _is_same(p.key, run) and not p.ended and p.given_up is None]
 
     async def _look(self, run: Run, pod: PodSight) -> Held | Taken | None:
         """Who is in the way, by a read of a Pod that a view shows: nobody, where it has ended or is given up."""
@@ -94,25 +95,26 @@ class Overlap:
         return await self._stop(run, alive)
 
     async def _stop(self, run: Run, alive: list[Held]) -> Outcome | Held:
-        later = next((held for held in alive if held.firing >= run.firing), None)
+        later = next((held for held in alive if held.order >= names.order_of(run.key)), None)
         if later is not None:
-            return _replaced_by(later.firing) if run.attempt > 1 else _superseded(later)
+            return _replaced_by(later.key) if run.attempt > 1 else _superseded(later)
         for held in alive:
             if held.pod is not None:
-                await self._stops.stop(held.pod, _replaced_by(run.firing))
+                await self._stops.stop(held.pod, _replaced_by(run.key))
         return alive[0]
 
-    def _later_run(self, run: Run) -> int | None:
-        """A later firing that has begun, as far as is seen: while it is alive or just over, it has the run lease."""
-        lines = self._store.entries(run.job.uid).values()
-        begun = [line.scheduled for line in lines if line.pod_name and line.scheduled > run.firing]
-        return max(begun, default=None)
+    def _later_run(self, run: Run) -> str | None:
+        """A later run that has begun, as far as is seen: while it is alive or just over, it has the run lease."""
+        lines, own = self._store.entries(run.job.uid).values(), names.order_of(run.key)
+        begun = [line.id for line in lines if line.pod_name and names.order_of(line.id) > own]
+        return max(begun, key=names.order_of, default=None)
 
     async def _send_away(self, run: Run) -> None:
         """Settle the claims of earlier firings that wait, at the revision at which they do."""
         for claim in list(self._store.firings_of(run.job.uid).claims.values()):
-            if claim.firing < run.firing and claim.waits_for and claim.outcome is None:
-                outcome = _replaced_by(run.firing)
+            earlier = names.order_of(claim.key) < names.order_of(run.key)
+            if earlier and claim.waits_for and claim.outcome is None:
+                outcome = _replaced_by(run.key)
                 if claim.attempt == 1:
                     outcome = Outcome(State.SKIPPED, outcome.reason, outcome.message)
                 settled = await self._claims.settle(claim, outcome)
@@ -128,5 +130,10 @@ def _superseded(later: Held) -> Outcome:
     return Outcome(State.SKIPPED, "Overlap", f"concurrencyPolicy is Replace and a later run, {later.name}, is there")
 
 
-def _replaced_by(firing: int) -> Outcome:
-    return Outcome(State.CANCELED, "Replaced", f"Replaced by the firing of {rfc3339(firing)}")
+def _is_same(key: str, run: Run) -> bool:
+    return names.run_of(key) == names.run_of(run.key)
+
+
+def _replaced_by(key: str) -> Outcome:
+    what = "run by hand" if names.request_of(key) else "firing"
+    return Outcome(State.CANCELED, "Replaced", f"Replaced by the {what} of {rfc3339(names.firing_of(key))}")

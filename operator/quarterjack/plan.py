@@ -282,6 +282,12 @@ def plan_of(spec: Mapping[str, Any], *, anchor: int, default_zone: str = "UTC") 
     return ByHandPlan(anchor)
 
 
+def given_zones(spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """The zones that a spec names: what a run by hand is told that is of no firing."""
+    one = spec.get("timeZone")
+    return (one,) if one else tuple(sorted(spec.get("timeZones") or ()))
+
+
 def plan_from_line(line: str, *, anchor: int) -> Plan | None:
     """The plan that wrote the line; None where it is damaged, or names a zone that tzdata has no more."""
     try:

@@ -43,6 +43,7 @@ def read_pod(raw: Raw, *, deleted: bool = False) -> PodSight | None:
         firing, uid = int(labels[names.LABEL_FIRING]), labels[names.LABEL_JOB_UID]
         attempt = int(notes.get(names.ATTEMPT, 1))
         trigger = Trigger(labels.get(names.LABEL_TRIGGER, Trigger.SCHEDULE))
+        request = names.request_of(names.key_of(notes.get(names.RUN_ID, "")))
     except (KeyError, ValueError):
         return None
     state, reason, message = _verdict(raw)
@@ -59,6 +60,7 @@ def read_pod(raw: Raw, *, deleted: bool = False) -> PodSight | None:
         state=state,
         created=epoch_of(meta["creationTimestamp"]),
         trigger=trigger,
+        request=request,
         attempt=attempt,
         reason=reason,
         message=safe(message),
@@ -75,14 +77,15 @@ def read_pod(raw: Raw, *, deleted: bool = False) -> PodSight | None:
 def lost_pod(job: Job, entry: Entry, *, now: int) -> PodSight:
     """The Pod of a run that is on record and whose end nobody has seen: it is gone."""
     return PodSight(
-        name=names.pod_name(job.name, job.uid, entry.scheduled, attempt=entry.attempt),
+        name=names.pod_name(job.name, job.uid, names.run_of(entry.id), attempt=entry.attempt),
         namespace=job.namespace,
         uid="",
         job_uid=job.uid,
-        firing=entry.scheduled,
+        firing=entry.firing,
         state=State.FAILED,
-        created=entry.started or entry.scheduled,
+        created=entry.started or entry.firing,
         trigger=entry.trigger,
+        request=names.request_of(entry.id),
         attempt=entry.attempt,
         reason="PodDeleted",
         message="The Pod was deleted before its end was seen",

@@ -15,9 +15,11 @@ from .model import (
     Claim,
     Job,
     Misfire,
+    Option,
     Outcome,
     Policy,
     Raw,
+    Request,
     Retry,
     Spec,
     State,
@@ -81,12 +83,49 @@ def read_spec(raw: Raw) -> Spec:
             failed_limit=int(raw.get("failedRunsHistoryLimit", 10)),
             retention_seconds=_duration_ms(raw.get("historyRetention", "30d")) // 1000,
             pod_limit=int(raw.get("podHistoryLimit", 2)),
-            options=tuple(str(option.get("name")) for option in raw.get("options") or ()),
+            options=tuple(_option(option) for option in raw.get("options") or ()),
             without_success_seconds=_seconds((raw.get("health") or {}).get("maxTimeWithoutSuccess")),
             unserved=unserved_fields(raw),
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         return Spec(timing={}, template=orjson.dumps(template), invalid=str(error))
+
+
+def _option(raw: Raw) -> Option:
+    return Option(
+        name=str(raw["name"]),
+        kind=str(raw.get("type", "String")),
+        values=tuple(raw.get("values") or ()),
+        default=raw.get("default"),
+        required=bool(raw.get("required", False)),
+    )
+
+
+def read_request(raw: Raw) -> Request:
+    """A ScheduledJobRun from the API's document."""
+    meta, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
+    accepted = {c["type"]: c.get("status") == "True" for c in status.get("conditions") or ()}.get("Accepted")
+    state = State(status["state"]) if status.get("state") else None
+    job_name, owners = str(spec.get("scheduledJobName", "")), meta.get("ownerReferences") or []
+    return Request(
+        uid=meta["uid"],
+        namespace=meta["namespace"],
+        name=meta["name"],
+        revision=int(meta["resourceVersion"]),
+        generation=int(meta.get("generation", 1)),
+        created=epoch_of(meta["creationTimestamp"]),
+        job_name=job_name,
+        options=tuple((spec.get("options") or {}).items()),
+        scheduled=instant(spec.get("scheduledTime")),
+        unit=str(spec.get("unit", "")),
+        deleting="deletionTimestamp" in meta,
+        accepted=accepted,
+        state=state,
+        begun=bool(status.get("podName")) or (state is not None and state is not State.PENDING),
+        owner=next((o["uid"] for o in owners if (o.get("kind"), o.get("name")) == (names.KIND, job_name)), ""),
+        owners=orjson.dumps(owners),
+        raw=orjson.dumps(status),
+    )
 
 
 def _retry(raw: Raw) -> Retry:
@@ -109,7 +148,6 @@ def _seconds(text: str | None) -> int | None:
 def unserved_fields(raw: Raw) -> tuple[str, ...]:
     """The fields in use whose behaviour this version does not have."""
     asked = {
-        "spec.options": bool(raw.get("options")),
         "spec.fanOut": bool(raw.get("fanOut")),
     }
     return tuple(name for name, used in asked.items() if used)
@@ -149,6 +187,7 @@ def read_status(raw: Raw) -> Status:
         schedule_valid=conditions.get("ScheduleValid") != "False",
         stopped=raw.get("state") == "Stopped",
         live=any(line["state"] in LIVE for line in history),
+        by_hand=any(line["state"] in LIVE and line.get("trigger") == Trigger.MANUAL for line in history),
         oldest_end=instant(min((_ended(line) for line in history if line["state"] not in LIVE), default="")),
         raw=orjson.dumps(raw),
     )
@@ -159,8 +198,11 @@ def _ended(line: Raw) -> str:
     return str(line.get("completionTime") or line.get("lastScheduledTime") or line.get("scheduledTime") or "")
 
 
+_WAIT = frozenset({Trigger.CATCH_UP, Trigger.MANUAL})
+
+
 def _is_waiting(line: Raw) -> bool:
-    return line["state"] == State.PENDING and line.get("trigger") == Trigger.CATCH_UP and not line.get("podName")
+    return line["state"] == State.PENDING and line.get("trigger") in _WAIT and not line.get("podName")
 
 
 def _last_duration(history: Iterable[Raw]) -> int | None:

@@ -10,6 +10,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from . import names
+from .admission import Admission
 from .api import ALL_PODS, LEASES, PODS, Api
 from .clock import Clock, ServerClock
 from .desk import Desk
@@ -75,7 +76,7 @@ class Replica:
         self.claims = Claims(self.api, namespace=namespace, replica=self.name)
         launcher = Launcher(self.api)
         self.recorder = Recorder(self.api, replica=self.name)
-        self.requests = RunRequests(self.api, self.store, self.recorder, replica=self.name)
+        admission = Admission(self.api, self.store)
         self.run_leases = RunLeases(self.api, self.store, namespace=namespace, watched_since=self._watched_since)
         stops = Stops(self.api, self.store, self.claims)
         self.starter = Starter(
@@ -126,6 +127,7 @@ class Replica:
             self.store,
             self.starter,
             launcher,
+            admission,
             self.recorder,
             plans,
             namespace=namespace,
@@ -137,6 +139,18 @@ class Replica:
         self.writer.tallies.on_start.append(self.distributions.start.observe)
         self.writer.tallies.on_end.append(self.distributions.duration.observe)
         self.desk.open(self.turns, self.writer, self.starter)
+        self.requests = RunRequests(
+            self.api,
+            self.store,
+            self.starter,
+            admission,
+            self.recorder,
+            replica=self.name,
+            namespaces=settings.watch_namespaces,
+            served_by=lambda: self.served_by,
+            write=self._write,
+            attend=lambda uid: self.desk.agenda.bring_forward(uid, self.api.clock.now()),
+        )
         self.janitor = Janitor(
             self.api,
             self.store,
@@ -152,6 +166,11 @@ class Replica:
         return await self.starter.on_time(
             due.uid, due.firing, due.start, generation=due.generation, careful=due.careful
         )
+
+    def _write(self, uid: str) -> None:
+        """Have a job's status written at once, for a run by hand."""
+        if self._views_live():
+            self.writer.ask(uid, Need.BEGIN)
 
     def _pods_revision(self) -> str:
         """The oldest revision among the Pod views: no later than any claim that is about to be made."""
@@ -198,6 +217,7 @@ class Replica:
             self.fence.run(),
             self._attend(),
             self.feed.run(self.starter),
+            self.requests.run(),
             self.janitor.run(),
         ]
 
@@ -230,6 +250,7 @@ class Replica:
             async with asyncio.timeout(self.settings.grace_seconds):
                 await self.turns.close()
                 await self.desk.close()
+                await self.requests.close()
                 await self.writer.flush()
                 await self.membership.leave()
         except TimeoutError:

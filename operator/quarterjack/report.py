@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,9 +10,9 @@ import orjson
 
 from .attempts import concluded, has_record, last_attempts
 from .clock import rfc3339
-from .decision import advance, prune, sighted
+from .decision import advance, is_settled, prune, sighted
 from .health import Health, judge, vitals_of
-from .model import LIVE, Entry, Firings, Job, State, instant, newest_first
+from .model import Entry, Firings, Job, State, Trigger, instant, newest_first, read_entry
 from .names import run_key
 from .plan import ByHandPlan, Plan
 from .text import shortened
@@ -46,28 +46,34 @@ def entry_document(entry: Entry) -> dict[str, Any]:
         "completionTime": rfc3339(entry.completed) if entry.completed is not None else "",
         "podName": entry.pod_name,
         "count": entry.count,
+        "options": dict(entry.options),
         "firstScheduledTime": rfc3339(entry.first_scheduled) if entry.first_scheduled is not None else "",
         "lastScheduledTime": rfc3339(entry.scheduled) if entry.first_scheduled is not None else "",
     }
     return document | {key: value for key, value in optional.items() if value}
 
 
-def report(job: Job, plan: Plan | None, lines: Mapping[str, Entry], *, now: int) -> dict[str, Any]:
+def report(
+    job: Job, plan: Plan | None, lines: Mapping[str, Entry], *, now: int, awaited: Container[str] = ()
+) -> dict[str, Any]:
     """The status as it should be now, from the one that stands and all the lines that there are now, see `lines_of`.
 
-    `plan` is None where an edit made the schedule invalid: it fires nothing, but what had started still ends.
+    `awaited`: the runs whose lines must stay, see `by_hand`. `plan` is None where an edit made the schedule invalid: it fires nothing,
+    but what had started still ends.
     """
-    status = reported(job, plan or ByHandPlan(job.recorded_until), lines, now=now)
-    return bounded(with_health(job, plan, status, now=now))
+    status = reported(job, plan or ByHandPlan(job.recorded_until), lines, now=now, awaited=awaited)
+    return bounded(with_health(job, plan, status, now=now), awaited)
 
 
-def reported(job: Job, plan: Plan, lines: Mapping[str, Entry], *, now: int) -> dict[str, Any]:
+def reported(
+    job: Job, plan: Plan, lines: Mapping[str, Entry], *, now: int, awaited: Container[str] = ()
+) -> dict[str, Any]:
     """The status but for the job's health."""
     old = job.status.document()
     settled = max((entry.scheduled for entry in lines.values() if entry.count), default=0)
     runs = last_attempts(lines.values())
     watermark = advance(plan, max(job.recorded_until, settled), now=now, recorded=lambda f: run_key(f) in runs)
-    kept = prune(lines.values(), job.spec, watermark=watermark, now=now)
+    kept = prune(lines.values(), job.spec, watermark=watermark, now=now, awaited=awaited)
     fresh = fresh_ends(job.status.entries(), runs)
     status = old | _summary(old, job, plan, lines.values(), runs, fresh=fresh, watermark=watermark, now=now)
     status["watermark"] = rfc3339(watermark)
@@ -133,7 +139,9 @@ def _summary(
     now: int,
 ) -> dict[str, Any]:
     active = newest_first(line for line in runs.values() if is_active(line))
-    run = [e.scheduled for e in lines if e.state not in _NOT_RUN and e.pod_name]
+    by_itself = [line for line in lines if line.trigger is not Trigger.MANUAL]
+    run = [e.scheduled for e in by_itself if e.state not in _NOT_RUN and e.pod_name]
+    counted = [line for line in fresh if _counts(line)]
     summary: dict[str, Any] = {
         "active": [_active(e) for e in active[:_ACTIVE_MOST]],
         "activeCount": len(active),
@@ -142,18 +150,25 @@ def _summary(
         "lastScheduleTime": _latest(old.get("lastScheduleTime"), run),
         "lastSuccessfulTime": _latest(
             old.get("lastSuccessfulTime"),
-            [e.completed for e in runs.values() if e.state is State.SUCCEEDED and e.completed],
+            [e.completed for e in runs.values() if e.state is State.SUCCEEDED and e.completed and _counts(e)],
         ),
         "lastFailureTime": _latest(
-            old.get("lastFailureTime"), [e.completed for e in fresh if e.state in _FAILURES and e.completed]
+            old.get("lastFailureTime"), [e.completed for e in counted if e.state in _FAILURES and e.completed]
         ),
-        "consecutiveFailures": _consecutive(old.get("consecutiveFailures", 0), fresh),
-        "lastResult": next((e.state.value for e in reversed(fresh) if e.state not in _NOT_RUN), old.get("lastResult")),
+        "consecutiveFailures": _consecutive(old.get("consecutiveFailures", 0), counted),
+        "lastResult": next(
+            (e.state.value for e in reversed(counted) if e.state not in _NOT_RUN), old.get("lastResult")
+        ),
     }
-    begun = [begin for line in lines if (begin := _begin(line)) is not None]
+    begun = [begin for line in by_itself if (begin := _begin(line)) is not None]
     if begun and "firstRunTime" not in old:
         summary["firstRunTime"] = rfc3339(min(begun))
     return summary
+
+
+def _counts(line: Entry) -> bool:
+    """Whether a run tells how its job is. One by hand does by a success, where it did what the job always does."""
+    return line.trigger is not Trigger.MANUAL or (line.state is State.SUCCEEDED and not line.options)
 
 
 def _begin(line: Entry) -> int | None:
@@ -200,16 +215,16 @@ def _consecutive(known: int, fresh: Sequence[Entry]) -> int:
     return known
 
 
-def bounded(status: dict[str, Any]) -> dict[str, Any]:
+def bounded(status: dict[str, Any], awaited: Container[str] = ()) -> dict[str, Any]:
     """The status within 100 KB: without the oldest of its final lines, and with shorter messages where that is not enough.
 
-    What is under way, and what is above the watermark, keeps its line: nothing else says of it that it was. Of a run the earlier
-    attempts go before the last.
+    What is under way, what is above the watermark, and what is `awaited`, keeps its line: nothing else says of it that it was. Of a
+    run the earlier attempts go before the last.
     """
     over = size_of(status) - SIZE_MOST
     if over <= 0:
         return status
-    lines, over = _without_oldest(status, over, keep=_FINAL_LEAST)
+    lines, over = _without_oldest(status, over, awaited, keep=_FINAL_LEAST)
     for limit in _SHORTER:
         if over <= 0:
             break
@@ -217,7 +232,7 @@ def bounded(status: dict[str, Any]) -> dict[str, Any]:
         lines = [_with_message_of(line, limit) for line in lines]
         over += size_of(lines) - before
     shorter = status | {"history": lines}
-    lines, over = _without_oldest(shorter, over, keep=0)
+    lines, over = _without_oldest(shorter, over, awaited, keep=0)
     return shorter | {"history": lines} | ({"active": []} if over > 0 else {})
 
 
@@ -227,10 +242,14 @@ def size_of(document: object) -> int:
     return len(text) + 5 * sum(text.count(character) for character in (b"<", b">", b"&"))
 
 
-def _without_oldest(status: Mapping[str, Any], over: int, *, keep: int) -> tuple[list[dict[str, Any]], int]:
+def _without_oldest(
+    status: Mapping[str, Any], over: int, awaited: Container[str], *, keep: int
+) -> tuple[list[dict[str, Any]], int]:
     """The history without as many of its oldest final lines as are too much, and what is still too much then."""
     lines: list[dict[str, Any]] = list(status["history"])
-    final = [line for line in lines if _is_settled(line, status["watermark"])]
+    watermark = instant(status["watermark"]) or 0
+    ends = ((line, read_entry(line)) for line in lines)
+    final = [line for line, end in ends if is_settled(end, watermark) and end.run not in awaited]
     gone = set()
     while over > 0 and len(final) > keep:
         oldest = final.pop()
@@ -239,13 +258,10 @@ def _without_oldest(status: Mapping[str, Any], over: int, *, keep: int) -> tuple
     return [line for line in lines if line["id"] not in gone], over
 
 
-def _is_settled(line: Mapping[str, Any], watermark: str) -> bool:
-    return line["state"] not in LIVE and line.get("lastScheduledTime", line["scheduledTime"]) <= watermark
-
-
 def _with_message_of(line: Mapping[str, Any], limit: int) -> dict[str, Any]:
-    """The line with its message cut. It is cut once and for all: the line of an end stays as it is."""
-    return {**line, "message": shortened(line["message"], limit)} if line.get("message") else {**line}
+    """The line with its message cut, and at last its options. It is cut once and for all: the line of an end stays as it is."""
+    cut = {**line, "message": shortened(line["message"], limit)} if line.get("message") else {**line}
+    return cut | {"options": {"…": "…"}} if limit == _SHORTER[-1] and line.get("options") else cut
 
 
 def condition(

@@ -53,9 +53,9 @@ class Held:
     resting: bool = False
 
     @property
-    def firing(self) -> int:
-        """Its scheduled time."""
-        return names.firing_of(self.key)
+    def order(self) -> tuple[int, str]:
+        """Where it comes among the job's runs."""
+        return names.order_of(self.key)
 
     @property
     def name(self) -> str:
@@ -139,7 +139,7 @@ class RunLeases:
         lease = read_run_lease(answer.document) if answer.done else None
         if lease is None and answer.ending is not Ending.ABSENT:
             return False
-        held = lease if lease is not None and lease.key == names.run_key(pod.firing) else None
+        held = lease if lease is not None and lease.key == names.run_of(pod.key) else None
         return self._judged(job, pod, held).given_up is not None
 
     def _lost(self, job: Job, pod: PodSight, lease: RunLease | None) -> Outcome | None:
@@ -190,7 +190,7 @@ class RunLeases:
 
     async def _see(self, job: Job, lease: RunLease, key: str, line: Entry | None) -> Firings | None:
         """The Pod of an attempt as it is now, and where there is none, its claim; None where that cannot be read."""
-        name = names.pod_name(job.name, job.uid, names.firing_of(key), attempt=names.attempt_of(key))
+        name = names.pod_name(job.name, job.uid, names.run_of(key), attempt=names.attempt_of(key))
         pod = await self._api.get(object_path(PODS, job.namespace, name))
         if pod.done:
             sight = read_pod(pod.document)
@@ -266,7 +266,7 @@ class RunLeases:
 def _gives_way(run: Run, held: Taken | Held) -> bool:
     """Whether a run that only waits to be tried again is replaced. Its next attempt moves the lease on first, and then does not."""
     replaces = run.job.spec.policy is Policy.REPLACE
-    return replaces and isinstance(held, Held) and held.resting and held.firing < run.firing
+    return replaces and isinstance(held, Held) and held.resting and held.order < names.order_of(run.key)
 
 
 def _change(lease: RunLease, spec: dict[str, Any]) -> dict[str, Any]:
@@ -275,4 +275,4 @@ def _change(lease: RunLease, spec: dict[str, Any]) -> dict[str, Any]:
 
 def _holder(run: Run) -> str:
     """The name of its first attempt's claim: the lease is the run's, through all its attempts."""
-    return names.claim_name(run.job.uid, names.run_key(run.firing))
+    return names.claim_name(run.job.uid, names.run_of(run.key))

@@ -25,6 +25,7 @@ from .durations import format_duration
 from .model import Outcome, PodSight, Spec, State
 
 STOPPED_SECONDS = 10
+RUN_DELETED = Outcome(State.CANCELED, "RunDeleted", "Its ScheduledJobRun was deleted")
 
 
 def silence(pod: PodSight) -> tuple[float, str, str]:

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any, Protocol
 
 from .api import JOBS, Api, Ending, object_path
@@ -20,13 +21,13 @@ from .launcher import Launch, Launched, Launcher, Trace, Traced
 from .lease import Claims
 from .manifests import Run, Window
 from .model import Claim, Entry, Job, Outcome, PodSight, State, Trigger
-from .names import run_key
+from .names import attempt_of, firing_of, request_of, run_key
 from .overlap import Overlap
-from .plan import Plan
+from .plan import Plan, given_zones
 from .pod import lost_pod
 from .reading import read_claim, read_job
 from .runs import Held, Taken
-from .signs import start_limit_seconds
+from .signs import RUN_DELETED, start_limit_seconds
 from .store import Store
 from .waiting import comes_after_others
 from .windows import COMMIT_SECONDS, ON_TIME_SECONDS, PENDING_SECONDS, commit_gap
@@ -94,7 +95,7 @@ class Starter:
         if careful and self._store.recorded(uid, run_key(firing), ended=False):
             return False
         window = Window(int(start), int(start) + ON_TIME_SECONDS)
-        return await self._claim(self._run(job, firing, Trigger.SCHEDULE), window)
+        return await self._claim(self._run(job, run_key(firing), Trigger.SCHEDULE), window)
 
     async def _read_since(self, uid: str, start: float) -> bool:
         """Whether the job was read since an instant: before, by now, or by a read that is under way for others of its firings."""
@@ -121,9 +122,9 @@ class Starter:
         if date is None or job is None or not job.observed or job.deleting or not self._is_ours(job):
             return
         entry = self._store.entries(uid).get(key)
-        if entry is None or not entry.to_claim or date < waits_until(entry):
+        if entry is None or not entry.to_claim or date < waits_until(entry) or not self._is_told(key):
             return
-        run = self._run(job, entry.scheduled, entry.trigger, entry.attempt)
+        run = self._run(job, key, entry.trigger)
         if waits_for_others(run.attempt, run.trigger) and self._why_skip(run) is None:
             verdict = await self._overlap.verdict(run)
             if verdict is Taken.DOUBT or isinstance(verdict, Held):
@@ -170,9 +171,9 @@ class Starter:
         job = self._store.jobs.get(seen.job_uid)
         if read is None or job is None or job.deleting or not self._is_ours(job):
             return
-        if is_recorded(job, self._store.entries(job.uid), claim.key):
+        if is_recorded(job, self._store.entries(job.uid), claim.key) or not self._is_told(claim.key):
             return
-        run = self._run(job, claim.firing, claim.trigger, claim.attempt)
+        run = self._run(job, claim.key, claim.trigger)
         pods_revision = self._pods_revision()
         if claim.waits_for:
             await self._resume(run, claim, pods_revision, date=answer.date)
@@ -239,8 +240,10 @@ class Starter:
         await self._after(run, claim, result)
 
     def _why_skip(self, run: Run) -> Outcome | None:
-        """Why a run does not start at all. One that has begun goes on, as the retries of a Job do."""
-        if run.attempt > 1:
+        """Why a run does not start at all. One that has begun goes on, as the retries of a Job do; and one by hand is wanted now."""
+        if self._store.asked.is_canceled(run.key):
+            return RUN_DELETED
+        if run.attempt > 1 or run.trigger is Trigger.MANUAL:
             return None
         spec = run.job.spec
         if spec.suspend:
@@ -315,7 +318,7 @@ class Starter:
 
     async def verify(self, job: Job, entry: Entry) -> None:
         """Read the Pod of a run whose record is open and whose Pod no view shows."""
-        run = self._run(job, entry.scheduled, entry.trigger, entry.attempt)
+        run = self._run(job, entry.id, entry.trigger)
         found = await self._launcher.read(run)
         if isinstance(found, PodSight):
             self._store.put_pod(found)
@@ -326,9 +329,18 @@ class Starter:
         """Whether no other installation serves the job by now: its claims are elsewhere, where ours do not count."""
         return job.status.served_by in {"", self._served_by()}
 
-    def _run(self, job: Job, firing: int, trigger: Trigger, attempt: int = 1) -> Run:
-        plan = self._plans(job)
-        return Run(job, firing, trigger, attempt, zones=plan.zones_at(firing) if plan is not None else ())
+    def _is_told(self, key: str) -> bool:
+        """Whether all is known that a run is to be told: one by hand is told what its request says, or is cancelled."""
+        asked = self._store.asked
+        return not request_of(key) or asked.of_run(key) is not None or asked.is_canceled(key)
+
+    def _run(self, job: Job, key: str, trigger: Trigger) -> Run:
+        plan, request = self._plans(job), self._store.asked.of_run(key)
+        run = Run(job, firing_of(key), trigger, attempt_of(key), request=request_of(key))
+        if request is not None:
+            run = replace(run, scheduled=request.scheduled, options=request.options)
+        zones = plan.zones_at(run.scheduled_time) if plan is not None else ()
+        return replace(run, zones=zones or (given_zones(job.spec.timing) if run.request else ()))
 
 
 def _launch_unknown(why: str) -> Outcome:

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from . import names
+from .admission import Admission
 from .api import JOBS, LEASES, Api, Ending, Listing, object_path
 from .decision import late_until, may_fire
 from .errors import ApiError
@@ -47,8 +48,9 @@ class Need(IntEnum):
     """Why a status must be written; a greater one includes the lesser ones."""
 
     REPORT = 1
-    SETTLE = 2
-    OBSERVE = 3
+    BEGIN = 2  # a run by hand
+    SETTLE = 3
+    OBSERVE = 4
 
 
 class StatusWriter:
@@ -60,6 +62,7 @@ class StatusWriter:
         store: Store,
         starter: Starter,
         launcher: Launcher,
+        admission: Admission,
         recorder: Recorder,
         plans: Plans,
         *,
@@ -73,6 +76,7 @@ class StatusWriter:
         self._store = store
         self._starter = starter
         self._launcher = launcher
+        self._admission = admission
         self._recorder = recorder
         self._plans = plans
         self._namespace = namespace
@@ -168,8 +172,12 @@ class StatusWriter:
         job = self._store.jobs.get(uid)
         if job is None or not job.observed:
             return True
-        lines = lines_of(job, self._store.firings_of(uid))
-        return await self._put(job, report(job, self._plans(job), lines, now=int(self._api.clock.now())), lines)
+        asked: list[Entry] = []
+        if job.status.served_by == self._served_by():
+            asked = await self._admission.lines(job, self._store.entries(uid))
+        lines = lines_of(job, self._store.firings_of(uid), asked)
+        kept, now = self._admission.awaited(lines.values()), int(self._api.clock.now())
+        return await self._put(job, report(job, self._plans(job), lines, now=now, awaited=kept), lines)
 
     async def _settle(self, uid: str) -> bool:
         """The late path. 1. Read the job. 2. List its claims. 3. Settle all that is unclaimed in one write at the read's revision."""
@@ -192,7 +200,8 @@ class StatusWriter:
             latest=latest is not None and latest <= now - LATE_SECONDS,
         )
         lines = lines_of(job, self._store.firings_of(uid), settled.entries)
-        if not await self._put(job, report(job, plan, lines, now=now), lines):
+        kept = self._admission.awaited(lines.values())
+        if not await self._put(job, report(job, plan, lines, now=now, awaited=kept), lines):
             return False
         for entry in settled.entries:
             if entry.state is State.MISSED:
@@ -267,6 +276,7 @@ class StatusWriter:
             scheduled_from=scheduled_from,
             watermark=watermark,
             lines=lines,
+            awaited=self._admission.awaited(lines.values()),
         )
         if not await self._put(job, status, lines):
             return False

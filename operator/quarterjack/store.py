@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from . import names
+from .asked import Asked
 from .attempts import has_record
 from .clock import epoch_of
 from .decision import is_late_end
@@ -24,7 +25,7 @@ from .reading import read_claim
 EXPIRE_SECONDS = 10.0  # a replica that has not renewed its membership for so long is gone
 _PARSED_MOST = 2_000
 _GONE_SECONDS = 60.0  # longer than any request: an answer from before its deletion must not bring a job back
-_KEY = re.compile(r"[0-9]+(-[0-9]+)?")
+_KEY = re.compile(r"[0-9]+(m[0-9a-f]{32})?(-[0-9]+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,7 @@ class Store:
         self.run_leases: dict[str, RunLease] = {}
         self.run_lease_times: dict[str, float] = {}  # when each was seen to change, on our monotonic clock
         self.members: dict[str, Member] = {}
+        self.asked = Asked()
         self.on_job: list[Callable[[str], None]] = []
         self.on_claim: list[Callable[[Claim], None]] = []
         self.on_pod: list[Callable[[PodSight], None]] = []

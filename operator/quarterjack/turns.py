@@ -157,7 +157,8 @@ class Turns:
         return asyncio.get_running_loop().time()
 
     def _claimed(self, claim: Claim) -> None:
-        self._remove((claim.job_uid, claim.firing))
+        if claim.key == run_key(claim.firing):
+            self._remove((claim.job_uid, claim.firing))
 
     def _remove(self, key: tuple[str, int]) -> None:
         leader = self._leaders.pop(key, None)

@@ -87,6 +87,8 @@ class Upkeep:
         return wake, acts
 
     def _resume_time(self, job: Job, key: str) -> float:
+        if self._store.asked.is_canceled(key):
+            return -math.inf
         return resume_time(job, key, self._store.entries(job.uid), self._store.firings_of(job.uid))
 
     def _try(self, uid: str, key: str, now: float) -> None:
@@ -104,7 +106,8 @@ class Upkeep:
     def _attention_time(self, job: Job, pod: PodSight) -> float:
         """When a run is to be given up or to be stopped; at once where it is being stopped, and its Pod is not deleted yet."""
         claim = self._store.firings_of(job.uid).claims.get(pod.key)
-        if claim is not None and claim.stop is not None and not pod.deleting:
+        stopped = (claim is not None and claim.stop is not None) or self._store.asked.is_canceled(pod.key)
+        if stopped and not pod.deleting:
             return -math.inf
         watched = self._watched_since()
         limit = signs.start_limit(pod, job.spec, watched_since=watched)
@@ -127,6 +130,8 @@ class Upkeep:
         claim = self._store.firings_of(job.uid).claims.get(pod.key)
         if claim is not None and claim.stop is not None:
             return claim.stop
+        if self._store.asked.is_canceled(pod.key):
+            return signs.RUN_DELETED
         return signs.not_started(pod, job.spec, now=now, watched_since=self._watched_since())
 
     def _lease_needs(self, job: Job, now: float) -> list[tuple[float, str, Do]]:
@@ -148,7 +153,7 @@ class Upkeep:
     def _alive(self, job: Job, lease: RunLease) -> PodSight | None:
         """The Pod of the run that holds the lease, where a view shows it alive."""
         pods = self._store.firings_of(job.uid).pods.values()
-        runs = [pod for pod in pods if names.run_key(pod.firing) == lease.key]
+        runs = [pod for pod in pods if names.run_of(pod.key) == lease.key]
         return next((pod for pod in runs if not pod.ended and pod.given_up is None), None)
 
     def _end_time(self, job: Job, lease: RunLease) -> int | None:
@@ -157,4 +162,5 @@ class Upkeep:
         if lines:
             last = last_attempts(lines)[lease.key]
             return last.completed or last.scheduled if last.ended else None
-        return 0 if not lease.key or names.firing_of(lease.key) <= job.recorded_until else None
+        by_hand = bool(names.request_of(lease.key))
+        return 0 if not lease.key or by_hand or names.firing_of(lease.key) <= job.recorded_until else None

@@ -23,7 +23,7 @@ def loose_lines(job: Job, entries: Mapping[str, Entry], firings: Firings, *, now
     loose = [line for line in entries.values() if not line.ended and line.id not in firings.pods]
     loose = [line for line in loose if not (line.to_claim and line.id in firings.claims)]
     held = {line.id for line in _held_back(job, [line for line in loose if line.to_claim], entries, firings, now)}
-    return sorted((line for line in loose if line.id not in held), key=lambda line: (line.scheduled, line.attempt))
+    return sorted((line for line in loose if line.id not in held), key=lambda line: (line.firing, line.attempt))
 
 
 def _held_back(job: Job, lines: list[Entry], entries: Mapping[str, Entry], firings: Firings, now: float) -> list[Entry]:
@@ -31,25 +31,25 @@ def _held_back(job: Job, lines: list[Entry], entries: Mapping[str, Entry], firin
     waiting = [line for line in lines if waits_for_others(line.attempt, line.trigger)]
     if not waiting or job.spec.policy is Policy.ALLOW:
         return []
-    alive = {pod.firing for pod in firings.pods.values() if _is_alive(pod, entries.get(pod.key))}
+    alive = {names.run_of(pod.key) for pod in firings.pods.values() if _is_alive(pod, entries.get(pod.key))}
     runs = last_attempts(entries.values())
     begun = {
-        line.scheduled
+        run
         for run, line in runs.items()
         if not line.ended and (line.attempt > 1 or not line.to_claim or line.id in firings.claims)
         if not is_over(job, entries, firings, run)
     }
-    oldest = min((line.scheduled for line in waiting if line.attempt == 1), default=0)
+    oldest = min((line.run for line in waiting if line.attempt == 1), key=names.order_of, default="")
     held = []
     for line in waiting:
         if line.attempt > 1:
-            others = alive - {line.scheduled}
+            others = alive - {line.run}
         elif job.spec.suspend or not in_time(job.spec, line.scheduled, now):
             continue  # it does not run any more, and is to be told so
         else:
-            others = (alive | begun | {oldest}) - {line.scheduled}
+            others = (alive | begun | {oldest}) - {line.run}
         if job.spec.policy is Policy.REPLACE:
-            others = {firing for firing in others if firing < line.scheduled}
+            others = {run for run in others if names.order_of(run) < names.order_of(line.run)}
         if others:
             held.append(line)
     return held
@@ -69,7 +69,7 @@ def comes_after_others(job: Job, entries: Mapping[str, Entry], firing: int) -> b
 
 def resume_time(job: Job, key: str, entries: Mapping[str, Entry], firings: Firings) -> float:
     """When a claimed run that waits for others is to go on: at once, or never, until something is seen of them."""
-    pods = [pod for pod in firings.pods.values() if pod.firing != names.firing_of(key)]
+    pods = [pod for pod in firings.pods.values() if names.run_of(pod.key) != names.run_of(key)]
     others = [pod for pod in pods if _is_alive(pod, entries.get(pod.key))]
     stops = job.spec.policy is Policy.REPLACE and any(not pod.deleting for pod in others)
     return math.inf if others and not stops and job.spec.policy is not Policy.ALLOW else -math.inf

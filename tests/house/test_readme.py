@@ -23,7 +23,6 @@ MANIFESTS = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
 EVERYTHING_UNSERVED = {
     "concurrencyPolicy": "Replace",
     "leaseDuration": "1h",
-    "options": [{"name": "day"}],
     "fanOut": {"units": ["a"]},
     "health": {"maxTimeWithoutSuccess": "1d"},
 }

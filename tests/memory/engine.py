@@ -10,6 +10,7 @@ import random
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
+from quarterjack.admission import ALL_RUNS
 from quarterjack.api import ALL_JOBS
 from quarterjack.ranks import ranked
 from quarterjack.reflector import Reflector
@@ -63,9 +64,11 @@ class Operator:
         if self._prepare is not None:
             self._prepare(engine)
         jobs = Reflector(engine.api, ALL_JOBS, engine.feed, label_selector="")
+        runs = Reflector(engine.api, ALL_RUNS, engine.requests, label_selector="")
         async with asyncio.TaskGroup() as group:
             group.create_task(engine.run())
             group.create_task(jobs.run())
+            group.create_task(runs.run())
 
     @property
     def running(self) -> Replica:

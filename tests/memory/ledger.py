@@ -23,11 +23,17 @@ class Entry(NamedTuple):
     trigger: str
     at: float  # when it was committed, on the server's clock
     stamp: str  # its creationTimestamp
+    run: str = ""  # the run's id, of a Pod
 
     @property
-    def launch(self) -> tuple[str, int, str, int]:
-        """What may be launched at most once."""
-        return self.job_uid, self.firing, self.unit, self.attempt
+    def by_hand(self) -> bool:
+        """Whether it was asked for by hand: its firing is then the second in which it was."""
+        return self.trigger == "Manual"
+
+    @property
+    def launch(self) -> tuple[str, int, str, int, str]:
+        """What may be launched at most once. Several runs may be asked for in one second."""
+        return self.job_uid, self.firing, self.unit, self.attempt, self.run if self.by_hand else ""
 
 
 class Ledger:
@@ -44,8 +50,8 @@ class Ledger:
         elif resource is LEASES:
             self.leases.append(_entry(document, at))
 
-    def launches(self) -> Counter[tuple[str, int, str, int]]:
-        """Pods ever created by (job UID, firing, unit, attempt)."""
+    def launches(self) -> Counter[tuple[str, int, str, int, str]]:
+        """Pods ever created by (job UID, firing, unit, attempt, and for runs by hand their id)."""
         return Counter(entry.launch for entry in self.pods if entry.firing >= 0)
 
     def doubles(self) -> list[Entry]:
@@ -55,7 +61,8 @@ class Ledger:
 
     def firings(self, job_uid: str) -> list[int]:
         """The firings of a job that have launched, in ascending order, each once."""
-        return sorted({entry.firing for entry in self.pods if entry.job_uid == job_uid and entry.firing >= 0})
+        scheduled = [entry for entry in self.pods if entry.job_uid == job_uid and not entry.by_hand]
+        return sorted({entry.firing for entry in scheduled if entry.firing >= 0})
 
     def lateness(self) -> list[float]:
         """How long after its firing each first attempt of a scheduled one was launched, in seconds."""
@@ -78,4 +85,5 @@ def _entry(document: Mapping[str, Any], at: float) -> Entry:
         trigger=told.get(f"{GROUP}/trigger", ""),
         at=at,
         stamp=meta["creationTimestamp"],
+        run=told.get(f"{GROUP}/run-id", ""),
     )

@@ -769,7 +769,7 @@ async def test_the_ledger_counts_every_launch_even_of_pods_that_are_gone() -> No
         create(api, pod(name, labels=labels, annotations={"quarterjack.dev/attempt": attempt}))
         actors.delete_pod(api, name)
 
-    assert api.ledger.launches() == {("u", 1772442000, "", 1): 2, ("u", 1772442000, "", 2): 1}
+    assert api.ledger.launches() == {("u", 1772442000, "", 1, ""): 2, ("u", 1772442000, "", 2, ""): 1}
     assert [entry.name for entry in api.ledger.doubles()] == ["x", "z"]
     assert api.ledger.firings("u") == [1772442000]
 
