@@ -14,6 +14,7 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from functools import partial
 from typing import Any
 
+from . import logs
 from .agenda import STALL_SECONDS, Agenda
 from .attempts import waits_until
 from .clock import ServerClock
@@ -27,7 +28,6 @@ from .plans import PlanBook
 from .starter import Starter
 from .status import Need, StatusWriter
 from .store import Store
-from .text import safe
 from .turns import Due, Turns
 from .upkeep import Upkeep
 from .waiting import loose_lines
@@ -135,7 +135,7 @@ class Desk:
         try:
             wake = self._look(uid)
         except Exception:
-            log.exception("job %s could not be looked at", safe(uid))
+            log.exception("it could not be looked at", extra=logs.of_job(self._store.jobs.get(uid)))
             wake = self._clock.now() + 30
         if wake < _NEVER:
             self.agenda.bring_forward(uid, wake)
@@ -348,7 +348,8 @@ class Desk:
     def _tied(self, uid: str, key: str, task: asyncio.Task[None]) -> None:
         del self._loose_ends[uid, key]
         if not task.cancelled() and task.exception() is not None:
-            log.error("%s of job %s could not be taken up", key, uid, exc_info=task.exception())
+            fields = logs.of_job(self._store.jobs.get(uid))
+            log.error("%s could not be taken up", key, exc_info=task.exception(), extra=fields)
         self._soil(uid)
 
     def _report(self, job: Job, now: float, rank: int) -> float:

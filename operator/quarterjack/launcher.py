@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from . import names
+from . import logs, names
 from .api import PODS, Answer, Api, Ending, object_path
 from .errors import ApiError, Gone
 from .manifests import Run, Window, pod_manifest
@@ -89,7 +89,7 @@ class Launcher:
                 launch = Launch.INVALID if answer.status == 422 else Launch.REFUSED
                 return Launched(launch, _without_name(answer.message, run.pod_name))
             case Ending.FENCED:
-                log.warning("Pod %s came too late and was fenced: %s", run.pod_name, answer.message)
+                log.warning("its Pod came too late and was fenced: %s", answer.message, extra=logs.of_run(run))
         return Launched(Launch.UNKNOWN, safe(answer.message))
 
     async def _whose(self, run: Run) -> Launched:
@@ -140,7 +140,7 @@ class Launcher:
         except Gone:
             return Trace(Traced.UNKNOWN)
         except (ApiError, TransportError) as error:
-            log.warning("trace of Pod %s failed: %s", run.pod_name, error)
+            log.warning("the trace of its Pod failed: %s", error, extra=logs.of_run(run))
         return Trace(Traced.UNREAD)
 
     async def _search(self, path: str, query: Mapping[str, str], run: Run, *, since: str, until: int) -> Trace | None:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from . import names
+from . import logs, names
 from .api import LEASES, Answer, Api, Ending, object_path
 from .manifests import Run, Window, claim_manifest
 from .model import Claim, Outcome
@@ -98,9 +98,9 @@ class Claims:
             self.counts.lost += 1
         elif answer.ending is Ending.FENCED:
             self.counts.fenced += 1
-            log.warning("claim %s came too late and was fenced: %s", run.id, answer.message)
+            log.warning("its claim came too late and was fenced: %s", answer.message, extra=logs.of_run(run))
         else:
-            log.warning("claim %s failed: %s %s", run.id, answer.ending, answer.message)
+            log.warning("its claim failed: %s %s", answer.ending, answer.message, extra=logs.of_run(run))
 
     async def _ours(self, run: Run, nonce: str) -> Claim | Ending:
         """The Lease exists and may be what an earlier send of ours made: its nonce tells."""
@@ -166,7 +166,7 @@ class Claims:
         }
         answer = await self._api.patch(self.path(claim.name), document, metadata_only=True)
         if not answer.done:
-            log.info("claim %s was not changed: %s %s", claim.name, answer.ending, answer.message)
+            log.info("its claim was not changed: %s %s", answer.ending, answer.message, extra=logs.of_claim(claim))
             return None
         return read_claim(answer.document)
 

@@ -123,7 +123,7 @@ class Overlap:
 
 
 def _skipped(held: Held) -> Outcome:
-    return Outcome(State.SKIPPED, "Overlap", f"concurrencyPolicy is Forbid and {held.name} was still running")
+    return Outcome(State.SKIPPED, "Overlap", f"concurrencyPolicy is Forbid and {held.name} {held.state}")
 
 
 def _superseded(later: Held) -> Outcome:

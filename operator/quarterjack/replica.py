@@ -75,7 +75,7 @@ class Replica:
         plans = PlanBook(settings.default_time_zone)
         self.claims = Claims(self.api, namespace=namespace, replica=self.name)
         launcher = Launcher(self.api)
-        self.recorder = Recorder(self.api, replica=self.name)
+        self.recorder = Recorder(self.api, replica=self.name, busy=lambda: self.turns.busy or len(self.writer) > 0)
         admission = Admission(self.api, self.store)
         self.run_leases = RunLeases(self.api, self.store, namespace=namespace, watched_since=self._watched_since)
         stops = Stops(self.api, self.store, self.claims)
@@ -219,6 +219,7 @@ class Replica:
             self.feed.run(self.starter),
             self.requests.run(),
             self.janitor.run(),
+            self.recorder.run(),
         ]
 
     async def _attend(self) -> None:
@@ -252,6 +253,7 @@ class Replica:
                 await self.desk.close()
                 await self.requests.close()
                 await self.writer.flush()
+                await self.recorder.flush()
                 await self.membership.leave()
         except TimeoutError:
             return self._left()

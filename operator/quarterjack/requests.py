@@ -36,6 +36,7 @@ from .reading import read_job, read_request
 from .report import merge_patch
 from .starter import Starter
 from .store import Store
+from .story import Told
 from .text import safe
 from .transport import TransportError
 
@@ -295,7 +296,7 @@ class RunRequests:
             if owned is not None:
                 await self._put(owned, accepted_status(owned, now=now))
         elif refusal is not None and await self._put(request, refused_status(request, refusal, now=now)):
-            await self._warn(request, refusal)
+            self._warn(request, refusal)
 
     async def _own(self, request: Request, job: Job) -> Request | None:
         """The request, once it is to go when its job does: so one that is accepted for a job is never run by another of its name."""
@@ -312,9 +313,9 @@ class RunRequests:
         meta = {"uid": request.uid, "resourceVersion": str(request.revision), "ownerReferences": owners}
         return await self._patch(request, {"metadata": meta}, "")
 
-    async def _warn(self, request: Request, refusal: Refusal) -> None:
+    def _warn(self, request: Request, refusal: Refusal) -> None:
         regarded = Regarded(KIND, request.namespace, request.name, request.uid, str(request.revision))
-        await self._recorder.warn_of(regarded, refusal.reason, refusal.message)
+        self._recorder.tell_of(regarded, Told(refusal.reason, refusal.message, warning=True))
 
     async def _put(self, request: Request, status: Mapping[str, Any]) -> bool:
         patch = merge_patch(request.status(), status)

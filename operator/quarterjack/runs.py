@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from . import names, signs
+from . import logs, names, signs
 from .api import JOBS, LEASES, PODS, Answer, Api, Ending, object_path
 from .attempts import last_attempts
 from .clock import micro_time
@@ -61,6 +61,15 @@ class Held:
     def name(self) -> str:
         """What people know it by."""
         return self.pod.name if self.pod is not None else "another run"
+
+    @property
+    def state(self) -> str:
+        """What it was doing when it was met, after its name."""
+        if self.pod is None:
+            return "waited to be tried again" if self.resting else "was about to start"
+        if self.pod.state is State.RUNNING:
+            return "was still running"
+        return f"had not started yet ({self.pod.reason})" if self.pod.reason else "had not started yet"
 
 
 class RunLeases:
@@ -158,7 +167,7 @@ class RunLeases:
         lost = self._lost(job, pod, lease)
         if lost is None:
             return pod
-        log.warning("run %s of %s/%s is %s: %s", pod.key, job.namespace, job.name, lost.state, lost.message)
+        log.warning("%s, %s: %s", lost.state, lost.reason, lost.message, extra=logs.of_pod(job, pod))
         pod = replace(pod, given_up=lost, completed=int(self._api.clock.now()))
         self._store.put_pod(pod)
         return pod

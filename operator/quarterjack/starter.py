@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any, Protocol
 
+from . import logs
 from .api import JOBS, Api, Ending, object_path
 from .attempts import waits_for_others, waits_until
 from .clock import ServerClock
@@ -29,6 +30,7 @@ from .reading import read_claim, read_job
 from .runs import Held, Taken
 from .signs import RUN_DELETED, start_limit_seconds
 from .store import Store
+from .story import FAILED_CREATE
 from .waiting import comes_after_others
 from .windows import COMMIT_SECONDS, ON_TIME_SECONDS, PENDING_SECONDS, commit_gap
 
@@ -60,7 +62,7 @@ class Starter:
         served_by: Callable[[], str],
         claimed: Callable[[float], None],
         launched: Callable[[float], None],
-        warn: Callable[[Job, str, str], Coroutine[Any, Any, None]],
+        warn: Callable[[Job, str, str], None],
     ) -> None:
         self._api = api
         self._store = store
@@ -189,7 +191,7 @@ class Starter:
         taken = await self._claims.take(claim, now=int(self._clock.now()), pods_revision=pods_revision)
         if taken is not None:
             self._store.put_claim(taken)
-            log.info("took over claim %s from %s", claim.name, claim.holder, extra=log_fields(run))
+            log.info("took its claim over from %s", claim.holder, extra=logs.of_run(run))
             await self._proceed(run, taken, not_before=answer.date)
 
     async def _resume(self, run: Run, claim: Claim, pods_revision: str, *, date: int) -> None:
@@ -262,35 +264,34 @@ class Starter:
         match result.launch:
             case Launch.LAUNCHED:
                 self._tell(self._launched, run)
-                log.info("launched %s", run.pod_name, extra=log_fields(run))
+                log.info("launched %s", run.pod_name, extra=logs.of_run(run))
             case Launch.INVALID:
                 await self._settle(claim, Outcome(State.FAILED, "PodInvalid", result.message))
-                await self._warn(run.job, "FailedCreate", result.message)
             case Launch.TAKEN:
                 await self._settle(claim, Outcome(State.FAILED, "PodNameTaken", result.message))
             case Launch.LEAVING:
-                log.info("job %s/%s fires no more: %s", run.job.namespace, run.job.name, result.message)
+                log.info("it fires no more: %s", result.message, extra=logs.of_run(run))
                 self._store.mark_deleting(run.job.uid)
             case Launch.REFUSED:
-                log.warning("Pod %s was refused: %s", run.pod_name, result.message, extra=log_fields(run))
+                log.warning("Pod %s was refused: %s", run.pod_name, result.message, extra=logs.of_run(run))
                 changed = await self._claims.refuse(claim, result.message)
                 if changed is not None:
                     self._store.put_claim(changed)
-                await self._warn(run.job, "FailedCreate", result.message)
+                self._warn(run.job, FAILED_CREATE, result.message)
             case Launch.UNKNOWN:
-                log.warning("Pod %s is in doubt: %s", run.pod_name, result.message, extra=log_fields(run))
+                log.warning("Pod %s is in doubt: %s", run.pod_name, result.message, extra=logs.of_run(run))
 
     async def _wait(self, claim: Claim, held: Held) -> None:
         changed = await self._claims.wait(claim, held.name)
         if changed is not None:
             self._store.put_claim(changed)
-            log.info("%s waits for %s", claim.name, held.name)
+            log.info("waits for %s", held.name, extra=logs.of_claim(claim))
 
     async def _settle(self, claim: Claim, outcome: Outcome) -> None:
         changed = await self._claims.settle(claim, outcome)
         if changed is not None:
             self._store.put_claim(changed)
-            log.info("%s is %s: %s %s", claim.name, outcome.state, outcome.reason, outcome.message)
+            log.info("%s, %s: %s", outcome.state, outcome.reason, outcome.message, extra=logs.of_claim(claim))
 
     async def read_job(self, uid: str) -> int | None:
         """Bring the store's job up to date by a quorum read: the server's clock at that read.
@@ -345,8 +346,3 @@ class Starter:
 
 def _launch_unknown(why: str) -> Outcome:
     return Outcome(State.FAILED, "LaunchUnknown", f"Whether it was launched is not known: {why}; not launched again")
-
-
-def log_fields(run: Run) -> dict[str, str]:
-    """The fields that a line about a run carries."""
-    return {"job": f"{run.job.namespace}/{run.job.name}", "firing": str(run.firing), "run": run.id}

@@ -14,7 +14,7 @@ from enum import IntEnum
 from functools import partial
 from typing import Any
 
-from . import names
+from . import logs, names
 from .admission import Admission
 from .api import JOBS, LEASES, Api, Ending, Listing, object_path
 from .decision import late_until, may_fire
@@ -23,13 +23,14 @@ from .events import Recorder
 from .health import Health
 from .launcher import Launcher
 from .manifests import Run, Window
-from .model import Claim, Entry, Firings, Job, State, Trigger
+from .model import Claim, Entry, Firings, Job, Trigger
 from .observing import NO_FIRINGS, Trial, edit_instant, is_rescheduled, observe, observed_status, old_plan
 from .reading import read_claim, read_job
 from .report import HEALTHY, lines_of, merge_patch, report
 from .settling import settle
 from .starter import Plans, Starter
 from .store import Store
+from .story import FAILED_CREATE, LOGGED, story
 from .tallies import Tallies
 from .text import safe
 from .transport import TransportError
@@ -42,6 +43,7 @@ _RETRY_SECONDS = 1.0
 _YIELD_SECONDS = 5.0
 _YIELD_SHARE = 2.0  # of the time that a report took, until the next while launches are under way
 _LOOK_AGAIN_SECONDS = 0.1
+_REST_MOST_SECONDS = 300.0
 
 
 class Need(IntEnum):
@@ -87,24 +89,40 @@ class StatusWriter:
         self._needs: dict[str, Need] = {}
         self._queue: deque[str] = deque()
         self._tasks: dict[str, asyncio.Task[bool]] = {}
+        self._rests: dict[str, tuple[float, float]] = {}  # of what failed as nothing should: until when, and how long
         self._busy_since: float | None = None
         self._no_report_until = 0.0
         self._again: asyncio.TimerHandle | None = None
         self.tallies = Tallies(store)
+        store.on_job.append(self._job_changed)
 
     def __len__(self) -> int:
         return len(self._needs) + len(self._tasks)
 
     def ask(self, uid: str, need: Need) -> None:
-        """Ask for a job's status to be written, soon."""
+        """Ask for a job's status to be written, soon; in vain while it rests from a failure."""
+        if self._is_resting(uid):
+            return
         if uid not in self._needs:
             self._queue.append(uid)
         self._needs[uid] = max(need, self._needs.get(uid, need))
         self._fill()
 
     def at_work(self, uid: str) -> bool:
-        """Whether a write of this job is under way or asked for."""
-        return uid in self._tasks or uid in self._needs
+        """Whether a write of this job is under way or asked for, or rests from a failure."""
+        return uid in self._tasks or uid in self._needs or self._is_resting(uid)
+
+    def _job_changed(self, uid: str) -> None:
+        """It is another now, and may fare better."""
+        self._rests.pop(uid, None)
+
+    def _is_resting(self, uid: str) -> bool:
+        return uid in self._rests and asyncio.get_running_loop().time() < self._rests[uid][0]
+
+    def _rest(self, uid: str, now: float) -> None:
+        """After a failure that nobody has foreseen, which the next attempt most likely meets too."""
+        pause = min(_REST_MOST_SECONDS, 2 * self._rests.get(uid, (0.0, _RETRY_SECONDS / 2))[1])
+        self._rests[uid] = now + pause, pause
 
     async def flush(self) -> None:
         """Write all that is asked for."""
@@ -151,7 +169,11 @@ class StatusWriter:
         self._no_report_until = now + _YIELD_SHARE * (now - began)
         failed = task.cancelled() or task.exception() is not None
         if failed and not task.cancelled():
-            log.error("the status of job %s could not be written", uid, exc_info=task.exception())
+            fields = logs.of_job(self._store.jobs.get(uid))
+            log.error("the status could not be written", exc_info=task.exception(), extra=fields)
+            self._rest(uid, now)
+        elif not failed:
+            self._rests.pop(uid, None)
         self._written(uid, not failed and task.result())
         self._fill()
 
@@ -164,7 +186,8 @@ class StatusWriter:
                 return await self._settle(uid)
             return await self._report(uid)
         except (ApiError, TransportError) as error:
-            log.warning("the status of job %s could not be written: %s", uid, error)
+            fields = logs.of_job(self._store.jobs.get(uid))
+            log.warning("the status could not be written: %s", error, extra=fields)
             await asyncio.sleep(_RETRY_SECONDS)
             return False
 
@@ -201,12 +224,7 @@ class StatusWriter:
         )
         lines = lines_of(job, self._store.firings_of(uid), settled.entries)
         kept = self._admission.awaited(lines.values())
-        if not await self._put(job, report(job, plan, lines, now=now, awaited=kept), lines):
-            return False
-        for entry in settled.entries:
-            if entry.state is State.MISSED:
-                await self._recorder.warn(job, "MissSchedule", entry.message)
-        return True
+        return await self._put(job, report(job, plan, lines, now=now, awaited=kept), lines)
 
     async def _claims(self, job: Job) -> tuple[Listing, dict[str, Claim]]:
         selector = f"{names.LABEL_ROLE}={names.ROLE_CLAIM},{names.LABEL_JOB_UID}={job.uid}"
@@ -280,27 +298,40 @@ class StatusWriter:
         )
         if not await self._put(job, status, lines):
             return False
-        await self._tell(job, status)
+        self._tell(job, status)
         return True
 
-    async def _tell(self, job: Job, status: Mapping[str, Any]) -> None:
-        """Warn of what keeps the job from firing, where its author looks."""
+    def _tell(self, job: Job, status: Mapping[str, Any]) -> None:
+        """Warn of what keeps the job from firing, where its author looks, and that it has been adopted."""
+        if job.status.served_by not in {"", self._served_by()}:
+            left = (
+                f"It was left unserved by the installation {job.status.served_by}, and is served by {self._served_by()}"
+            )
+            self._recorder.warn(job, "Adopted", left)
         for condition in status["conditions"]:
             if condition["type"] == "Ready" and condition["status"] == "False":
-                await self._recorder.warn(job, condition["reason"], condition["message"])
+                self._recorder.warn(job, condition["reason"], condition["message"])
             elif condition["reason"] == NO_FIRINGS:
-                await self._recorder.warn(job, NO_FIRINGS, condition["message"])
+                self._recorder.warn(job, NO_FIRINGS, condition["message"])
             elif condition["type"] == "PodTemplateValid" and condition["status"] == "Unknown":
-                await self._recorder.warn(job, "FailedCreate", condition["message"])
+                self._recorder.warn(job, FAILED_CREATE, condition["message"])
 
-    async def _tell_health(self, before: Job, after: Job, status: Mapping[str, Any]) -> None:
+    def _tell_story(self, before: Job, after: Job, lines: Mapping[str, Entry]) -> None:
+        """Events of what is new; log lines of ends, for which nobody has decided."""
+        for told in story(before.status.entries(), lines):
+            self._recorder.tell(after, told)
+            if told.reason in LOGGED:
+                level = logging.WARNING if told.warning else logging.INFO
+                log.log(level, "%s", told.message, extra=logs.of_line(after, lines[told.line]))
+
+    def _tell_health(self, before: Job, after: Job, status: Mapping[str, Any]) -> None:
         """An Event where a job turns unhealthy, and where it has succeeded again."""
         was, now = before.status.health, after.status.health
         message = next((c["message"] for c in status["conditions"] if c["type"] == HEALTHY), "")
         if now == Health.UNHEALTHY and was != now:
-            await self._recorder.warn(after, now, message)
+            self._recorder.warn(after, now, message)
         elif was == Health.UNHEALTHY and now == Health.HEALTHY:
-            await self._recorder.reassure(after, now, message)
+            self._recorder.reassure(after, now, message)
 
     async def _try(self, job: Job) -> Trial:
         """What the API server says to a Pod of the template: asked once a generation, by a dry run."""
@@ -324,13 +355,12 @@ class StatusWriter:
             self.tallies.record(job, lines)
             after = read_job(answer.document)
             self._store.put_job(after)
-            await self._tell_health(job, after, status)
+            self._tell_story(job, after, lines)
+            self._tell_health(job, after, status)
             return True
         if answer.ending is Ending.CONFLICT or answer.ending is Ending.ABSENT:
             await self._starter.read_job(job.uid)
         else:
-            log.warning(
-                "the status of %s/%s was refused: %s %s", job.namespace, job.name, answer.ending, answer.message
-            )
+            log.warning("the status was refused: %s %s", answer.ending, answer.message, extra=logs.of_job(job))
             await asyncio.sleep(max(_RETRY_SECONDS, answer.retry_after_seconds))
         return False

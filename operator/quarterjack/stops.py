@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 
-from . import names
+from . import logs, names
 from .api import PODS, Api, Ending, object_path
 from .lease import Claims
 from .model import Outcome, PodSight
@@ -33,7 +33,8 @@ class Stops:
             return
         answer = await self._api.delete(object_path(PODS, pod.namespace, pod.name), uid=pod.uid, revision=pod.revision)
         if answer.done:
-            log.info("stopped Pod %s/%s: %s %s", pod.namespace, pod.name, why.reason, why.message)
+            fields = logs.of_pod(self._store.jobs.get(pod.job_uid), pod)
+            log.info("stopped Pod %s: %s: %s", pod.name, why.reason, why.message, extra=fields)
 
     async def _note(self, pod: PodSight, why: Outcome) -> bool:
         """Whether the claim says why, by our write or another's. A run whose claim is gone is stopped without a note."""

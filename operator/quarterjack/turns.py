@@ -13,8 +13,10 @@ import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 
+from . import logs
 from .clock import ServerClock
 from .model import Claim
 from .names import run_key
@@ -185,7 +187,7 @@ class Turns:
                 continue
             task = asyncio.get_running_loop().create_task(self._run(due))
             self._tasks.add(task)
-            task.add_done_callback(self._done)
+            task.add_done_callback(partial(self._done, due))
 
     def _room(self) -> int:
         """How many launches may be under way: fewer where the API server is slow."""
@@ -196,10 +198,11 @@ class Turns:
         """Whether the fence would most likely refuse it: it is settled as a late one, and others behind it are still in time."""
         return self._clock.now() > due.start + _GIVE_UP_SECONDS
 
-    def _done(self, task: asyncio.Task[None]) -> None:
+    def _done(self, due: Due, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            log.error("a firing failed", exc_info=task.exception())
+            fields = logs.of_job(self._store.jobs.get(due.uid)) | {"firing": str(due.firing)}
+            log.error("a firing failed", exc_info=task.exception(), extra=fields)
         self._fill()
 
     async def _run(self, due: Due) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from quarterjack.attempts import BACK_OFF
 from quarterjack.reading import unserved_fields
 from quarterjack.settings import parser
 from tests.house.metrics_table import BEGIN, END, metrics_table
@@ -114,6 +115,15 @@ def test_it_names_every_reason_that_a_record_may_have_from_us() -> None:
     assert {"Overlap", "ExitCode", "Misfire"} < reasons
     # Of a Pod that failed and says nothing, only that is said.
     assert reasons - {"Failed"} <= set(re.findall(r"`([^`\n]+)`", README))
+
+
+def test_it_names_every_reason_of_a_story() -> None:
+    source = (ROOT / "operator" / "quarterjack" / "story.py").read_text()
+    given = set(re.findall(r'(?:Told\(|_warning\(|FAILED_CREATE = |reason = |else )"(\w+)"', source)) | {BACK_OFF}
+    rows = re.findall(r"^\| (`.+`) \| (?:Normal|Warning)", README, re.MULTILINE)
+
+    assert {"SuccessfulCreate", "FailedCreate", "Skipped", "Stale"} < given
+    assert given <= set(re.findall(r"`(\w+)`", " ".join(rows)))
 
 
 def test_it_leaves_a_place_for_the_figures_of_the_benchmark() -> None:

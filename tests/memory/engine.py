@@ -16,6 +16,7 @@ from quarterjack.ranks import ranked
 from quarterjack.reflector import Reflector
 from quarterjack.replica import Replica
 from quarterjack.settings import Settings
+from quarterjack.transport import Transport
 
 from . import actors
 from .actors import Kubelet, apply_job, read
@@ -44,6 +45,7 @@ class Operator:
         *,
         plan: Plan | None = None,
         prepare: Prepare | None = None,
+        wrap: Wrap | None = None,
         **settings: Any,
     ) -> None:
         self.name = name
@@ -53,6 +55,7 @@ class Operator:
         self.clock = VirtualClock()
         self.engine: Replica | None = None
         self._prepare = prepare
+        self._transport: Transport = self.connection if wrap is None else wrap(self.connection)
 
     def start(self) -> Operator:
         """Run it, until it crashes or is told to leave."""
@@ -60,7 +63,7 @@ class Operator:
         return self
 
     async def _main(self) -> None:
-        self.engine = engine = Replica(self.connection, self.clock, self.settings)
+        self.engine = engine = Replica(self._transport, self.clock, self.settings)
         if self._prepare is not None:
             self._prepare(engine)
         jobs = Reflector(engine.api, ALL_JOBS, engine.feed, label_selector="")
@@ -78,6 +81,7 @@ class Operator:
 
 
 Prepare = Callable[[Replica], None]
+Wrap = Callable[[Transport], Transport]
 
 
 class Scene:
@@ -98,10 +102,10 @@ class Scene:
         """The server's clock, epoch seconds."""
         return self.api.clock.wall()
 
-    def start(self, *names: str, plan: Plan | None = None, **settings: Any) -> None:
-        """Start replicas, with settings other than the usual ones."""
+    def start(self, *names: str, plan: Plan | None = None, wrap: Wrap | None = None, **settings: Any) -> None:
+        """Start replicas, with settings other than the usual ones; `wrap`: what lies between each and its network."""
         for name in names:
-            operator = Operator(self.api, name, plan=plan, prepare=self._prepare, **settings)
+            operator = Operator(self.api, name, plan=plan, prepare=self._prepare, wrap=wrap, **settings)
             self.operators[name] = operator.start()
 
     def restart(self, *, plan: Plan | None = None) -> str:

@@ -54,8 +54,9 @@ def healthy(scene: Scene) -> Document:
 
 
 def told(scene: Scene) -> dict[str, str]:
-    """The type of each Event, by its reason."""
-    return {event["reason"]: event["type"] for event in objects(scene.api, EVENTS)}
+    """The type of each Event about health, by its reason."""
+    events = {event["reason"]: event["type"] for event in objects(scene.api, EVENTS)}
+    return {reason: kind for reason, kind in events.items() if reason in {"Healthy", "Unhealthy"}}
 
 
 async def scene_of(*, names: str = "ab", **spec: Any) -> tuple[Scene, Diary]:

@@ -244,7 +244,8 @@ def test_a10_a_daily_job_that_succeeds_stays_healthy_and_is_next_due_at_its_true
             assert scene.status()["health"] == "Healthy"
             scene.crash()
         scene.witness.check()
-        assert [event["reason"] for event in objects(scene.api, EVENTS)] == []
+        assert {event["reason"] for event in objects(scene.api, EVENTS)} == {"SuccessfulCreate", "SawCompletedJob"}
+        assert {event["type"] for event in objects(scene.api, EVENTS)} == {"Normal"}
         assert len(scene.api.ledger.pods) == len(firings) - 1
 
     play(scenario, start=begin.timestamp())

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
+
+from quarterjack.transport import Response, Transport
 
 from .actors import objects
 from .engine import Scene, play
 from .faults import Plan
 from .resources import JOBS, PODS
-from .virtual import START
+from .virtual import START, virtual_loop
 
 BEGIN = START + 50  # the first firings are due ten seconds later
 DUE = 10.0
@@ -44,5 +49,41 @@ def test_reports_yield_to_launches_for_some_seconds(jobs: int, while_launching: 
 
         assert (reported(scene) > 0) == while_launching
         await scene.until(lambda: reported(scene) == jobs)
+
+    play(scenario, start=BEGIN)
+
+
+class Fails:
+    """A transport on which the dry run of one job's Pod fails as nothing should."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self.stream = transport.stream
+        self.times: list[float] = []
+
+    async def request(self, method: str, path: str, *, query: Mapping[str, str], **rest: Any) -> Response:
+        if "dryRun" in query and b"bad-" in rest["body"]:
+            self.times.append(virtual_loop().time())
+            raise ValueError("as nothing should")
+        return await self._transport.request(method, path, query=query, **rest)
+
+
+def test_a_job_at_which_observing_fails_as_nothing_should_is_tried_ever_more_seldom_and_its_neighbour_runs() -> None:
+    async def scenario() -> None:
+        scene = Scene()
+        failing: list[Fails] = []
+
+        def wrap(transport: Transport) -> Transport:
+            failing.append(Fails(transport))
+            return failing[-1]
+
+        scene.job("bad")
+        uid = scene.job("neighbour")
+        scene.start("a", wrap=wrap)
+
+        await scene.at(DUE + 570)
+
+        assert len(scene.api.ledger.firings(uid)) == 10
+        assert 5 <= len(failing[0].times) <= 12
 
     play(scenario, start=BEGIN)

@@ -300,6 +300,16 @@ def test_a_job_with_a_full_history_catches_nothing_up_and_says_so() -> None:
     )
 
 
+def test_the_latest_of_those_missed_that_finds_no_room_is_not_said_to_be_left_to_a_later_one() -> None:
+    job = a_job(status=a_status(activeCount=RUNS_MOST - 1))
+    claimed = CREATED + MINUTE
+
+    settlement = settled(job, until=CREATED + 2 * MINUTE, now=CREATED + 400, claims={claimed: a_claim(claimed)})
+
+    (row,) = rows(settlement)
+    assert (row.count, row.reason) == (1, "TooManyRuns")
+
+
 def test_a_claimed_firing_after_the_missed_ones_makes_up_for_them() -> None:
     until = CREATED + 3 * MINUTE
 
@@ -307,7 +317,7 @@ def test_a_claimed_firing_after_the_missed_ones_makes_up_for_them() -> None:
 
     (row,) = rows(settlement)
     assert (row.count, row.scheduled) == (2, until - MINUTE)
-    assert row.message.endswith("and a later firing makes up for them")
+    assert row.message.endswith("and misfirePolicy RunOnce runs none of them where a later firing has come due")
     assert lines(settlement).keys() == {until}
 
 
