@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import logging
 from collections.abc import Callable
 from itertools import count
 
 from .clock import ServerClock
 
+log = logging.getLogger(__name__)
+
 _SLICE = 200  # jobs attended before others on the loop get their turn
 _LONGEST_SECONDS = 30.0  # a clock that was set is noticed after so long
+_SET_BACK_SECONDS = 2.0  # by less, the estimate of the server's clock may change
 STALL_SECONDS = 2.0
 _SUPERSEDED_MOST = 1000
 
 
 class Agenda:
-    """When each job wants attention next, on the server's clock."""
+    """When each job wants attention next, on the server's clock. `set_back`: called where that clock goes back."""
 
-    def __init__(self, clock: ServerClock, attend: Callable[[str], None]) -> None:
+    def __init__(
+        self, clock: ServerClock, attend: Callable[[str], None], *, set_back: Callable[[], None] | None = None
+    ) -> None:
         self._clock = clock
         self._attend = attend
+        self._set_back = set_back
+        self._now = float("-inf")
         self._heap: list[tuple[float, int, str]] = []
         self._times: dict[str, tuple[float, int]] = {}
         self._numbers = count()
@@ -65,6 +73,9 @@ class Agenda:
         while True:
             self._changed.clear()
             now = self._clock.now()
+            if now < self._now - _SET_BACK_SECONDS:
+                self._start_over(now)
+            self._now = now
             self.lag_seconds = max(0.0, now - self._heap[0][0]) if self._heap else 0.0
             if self._attend_due(now):
                 await asyncio.sleep(0)
@@ -75,6 +86,14 @@ class Agenda:
                     await self._changed.wait()
             except TimeoutError:
                 continue
+
+    def _start_over(self, now: float) -> None:
+        """The clock had gone ahead, and is right again: no instant that was set meanwhile means anything."""
+        log.warning("the clock went back by %.1f s: all is looked at again", self._now - now)
+        if self._set_back is not None:
+            self._set_back()
+        for uid in list(self._times):
+            self.set(uid, now)
 
     def _attend_due(self, now: float) -> int:
         attended = 0

@@ -15,6 +15,7 @@ from .windows import LATE_SECONDS, commit_gap
 UNRECORDED_MOST = 100
 RUNS_MOST = 100
 _HISTORY_MOST = 200  # as the CRD has it
+_GATHER_SECONDS = 30.0
 _WALK_MOST = 100_000
 
 
@@ -44,6 +45,12 @@ def late_until(job: Job, plan: Plan, now: float) -> int:
     last = plan.previous(until)
     # None starts after the firing that follows it, so only the last may still wait.
     return until if last is None or start_time(job, plan, last) <= until else last - 1
+
+
+def gathering_seconds(job: Job, late: int) -> float:
+    """How long to wait for more to become late: those that follow upon a row of missed ones are a row, not a line each."""
+    rows = [entry.scheduled for entry in job.status.entries() if entry.count]
+    return _GATHER_SECONDS if rows and late - max(rows) <= _GATHER_SECONDS else 0.0
 
 
 def may_fire(job: Job, *, served_by: str) -> bool:

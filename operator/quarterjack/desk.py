@@ -18,7 +18,17 @@ from . import logs
 from .agenda import STALL_SECONDS, Agenda
 from .attempts import waits_until
 from .clock import ServerClock
-from .decision import UNRECORDED_MOST, first_unclaimed, is_full, late_until, may_fire, start_time, takeover_time, untold
+from .decision import (
+    UNRECORDED_MOST,
+    first_unclaimed,
+    gathering_seconds,
+    is_full,
+    late_until,
+    may_fire,
+    start_time,
+    takeover_time,
+    untold,
+)
 from .health import Health, judge, surely_healthy_until, vitals_of
 from .membership import Membership
 from .model import Claim, Job, PodSight, State, Trigger
@@ -44,7 +54,6 @@ _OBSERVE_STEP_SECONDS = 0.3  # by rank
 _REPORT_STEP_SECONDS = 5.0
 _TAKEOVER_STEP_SECONDS = 1.0
 _LATE_STEP_SECONDS = 2.0
-_GATHER_SECONDS = 30.0
 _VERIFY_SECONDS = 3.0
 _LOOSE_ENDS_TOGETHER = 16
 _LOOSE_SECONDS = 1.0
@@ -78,7 +87,7 @@ class Desk:
         self._views_live = views_live
         self._scheduling = scheduling
         self._closed = False
-        self.agenda = Agenda(clock, self.attend)
+        self.agenda = Agenda(clock, self.attend, set_back=self._forget_instants)
         self._cursors: dict[str, tuple[int, int, int]] = {}  # uid: generation, anchor, last firing handed out
         self._known: set[str] = set()
         self._dirty: dict[str, float] = {}
@@ -214,7 +223,7 @@ class Desk:
             if (
                 (key := run_key(following)) not in claims
                 and not self._store.recorded(uid, key, ended=False)
-                and self._can(now, start)
+                and now <= start + ON_TIME_SECONDS
             ):
                 careful = now - start > STALL_SECONDS or not self._views_live()
                 self._turns.add(Due(uid, following, start, job.generation, careful))
@@ -239,10 +248,6 @@ class Desk:
             return False
         return sum(not self._store.recorded(job.uid, key, ended=False) for key in above) >= UNRECORDED_MOST
 
-    @staticmethod
-    def _can(now: float, start: float) -> bool:
-        return now <= start + ON_TIME_SECONDS
-
     def _late(self, job: Job, plan: Plan, now: float, rank: int) -> float:
         if not self._scheduling:
             return _NEVER
@@ -256,17 +261,11 @@ class Desk:
         claims = self._store.firings_of(job.uid).claims
         entries = self._store.entries(job.uid)
         late = first_unclaimed(plan, after=job.recorded_until, until=until, claims=claims, entries=entries)
-        if late is not None and until < late + self._gathering_seconds(job, late):
+        if late is not None and until < late + gathering_seconds(job, late):
             return now + _LATE_STEP_SECONDS
         if late is not None and self._views_live() and not self._writer.at_work(job.uid):
             self._writer.ask(job.uid, Need.SETTLE)
         return now + _LATE_STEP_SECONDS
-
-    @staticmethod
-    def _gathering_seconds(job: Job, late: int) -> float:
-        """How long to wait for more to become late: those that follow upon a row of missed ones are a row, not a line each."""
-        rows = [entry.scheduled for entry in job.status.entries() if entry.count]
-        return _GATHER_SECONDS if rows and late - max(rows) <= _GATHER_SECONDS else 0.0
 
     def _untold(self, job: Job) -> Iterator[Claim]:
         """Claims that have neither Pod nor outcome, as far as they may be launched from here."""
@@ -276,7 +275,7 @@ class Desk:
             if (
                 self._may_start(claim.trigger)
                 and untold(claim, firings.pods, entries)
-                and not self._is_ended(job, claim)
+                and not self._store.recorded(job.uid, claim.key, ended=True)
             ):
                 yield claim
 
@@ -295,9 +294,6 @@ class Desk:
                 when = now + 2.0
             wake = min(wake, max(when, now + 0.5))
         return wake
-
-    def _is_ended(self, job: Job, claim: Claim) -> bool:
-        return self._store.recorded(job.uid, claim.key, ended=True)
 
     def _open_lines(self, job: Job, now: float, rank: int) -> float:
         """Lines of the history that are to be claimed, and runs whose Pod is in no view."""
@@ -376,6 +372,10 @@ class Desk:
                 break
             unrecorded += 1
         return unrecorded >= _MANY_FIRINGS
+
+    def _forget_instants(self) -> None:
+        self._cursors, self._reported, self._loose_times, self._needs = {}, {}, {}, {}
+        self._dirty = dict.fromkeys(self._dirty, 0.0)
 
     def _forget(self, uid: str) -> None:
         for known in (self._cursors, self._dirty, self._reported, self._loose_times, self._needs):
