@@ -118,16 +118,23 @@ class Recorder:
         series = _Series(regarded, told, key, name, now, now, asyncio.get_running_loop().time())
         self._series[key] = series
         self._series.move_to_end(key)
-        if len(self._series) > _KNOWN_MOST:
-            self._series.popitem(last=False)
         queue.append(series)
         self._wake.set()
+
+    def _forget_old(self, now: float) -> None:
+        """Of what was told long ago the next is a new Event, so nothing need be known of it."""
+        while self._series:
+            oldest = next(iter(self._series.values()))
+            if oldest.last_time >= now - 2 * _QUIET_SECONDS and len(self._series) <= _KNOWN_MOST:
+                break
+            del self._series[oldest.key]
 
     async def run(self) -> None:
         """Write what is told, until cancelled."""
         self._saved_time = asyncio.get_running_loop().time()
         while True:
             self._wake.clear()
+            self._forget_old(self._api.clock.now())
             while (write := self._next()) is not None:
                 await write
             with suppress(TimeoutError):
@@ -145,7 +152,7 @@ class Recorder:
         if self._warnings or self._others:
             return _LOOK_AGAIN_SECONDS
         if not self._counts:
-            return None
+            return _QUIET_SECONDS if self._series else None
         return max(_LOOK_AGAIN_SECONDS, self._counts[0][0] - asyncio.get_running_loop().time())
 
     def _next(self) -> Coroutine[Any, Any, None] | None:

@@ -189,7 +189,7 @@ def test_each_decision_is_a_log_line_that_names_its_job_its_firing_and_its_run(
     play(scenario, start=BEGIN)
     decided = [vars(record) | {"said": record.getMessage().split()[0]} for record in caplog.records]
     named = [line for line in decided if "run" in line]
-    assert [line["said"] for line in named] == ["launched", "Skipped,", "launched", "The"]
+    assert [line["said"] for line in named] == ["launched", "Skipped,", "The", "launched"]
     assert {line["job"] for line in named} == {"default/job"}
     assert all(line["run"].endswith(f"-{line['firing']}") for line in named)
 

@@ -31,7 +31,8 @@ def test_an_idle_operator_renews_its_membership_and_asks_for_next_to_nothing_els
         renewals, resumed = hourly.pop(("PATCH", "leases")), [hourly.pop(("WATCH", r)) for r in ("leases", "pods")]
         assert 1100 < renewals < 1300
         assert max(resumed) < 17
-        hourly.pop(("WATCH", "scheduledjobs"))  # kopf's, of which a reflector stands here
+        for kind in ("scheduledjobs", "scheduledjobruns"):
+            hourly.pop(("WATCH", kind))  # kopf's, of which a reflector stands here
         # a page of metadata of 500 jobs each minute, a probe of the fence each minute, a look for old memberships each five
         assert hourly.pop(("LIST", "scheduledjobs")) <= 2 * 60
         assert hourly.pop(("POST", "leases")) <= 61
