@@ -74,12 +74,10 @@ def is_recorded(job: Job, entries: Mapping[str, Entry], key: str) -> bool:
     return not entry.to_claim
 
 
-def first_unclaimed(
-    plan: Plan, *, after: int, until: int, claims: Collection[str], entries: Collection[str]
-) -> int | None:
-    """The first firing in (after, until] that has neither a claim nor a record."""
-    known = {firing_of(key) for key in (*claims, *entries) if not request_of(key)}
-    return next((f for f in plan.between(after, until) if f not in known), None)
+def first_unclaimed(plan: Plan, *, after: int, until: int, known: Collection[str]) -> int | None:
+    """The first firing in (after, until] that has neither a claim nor a record; `known` are the keys of what has."""
+    firings = {firing_of(key) for key in known if not request_of(key)}
+    return next((f for f in plan.between(after, until) if f not in firings), None)
 
 
 def takeover_time(claim: Claim) -> int:

@@ -258,9 +258,8 @@ class Desk:
         if now < (when := start_time(job, plan, oldest) + LATE_SECONDS + patience):
             return when
         until = late_until(job, plan, now - patience)
-        claims = self._store.firings_of(job.uid).claims
-        entries = self._store.entries(job.uid)
-        late = first_unclaimed(plan, after=job.recorded_until, until=until, claims=claims, entries=entries)
+        known = {*self._store.firings_of(job.uid).claims, *self._store.entries(job.uid)}
+        late = first_unclaimed(plan, after=job.recorded_until, until=until, known=known)
         if late is not None and until < late + gathering_seconds(job, late):
             return now + _LATE_STEP_SECONDS
         if late is not None and self._views_live() and not self._writer.at_work(job.uid):

@@ -101,9 +101,9 @@ def test_a_firing_at_the_watermark_is_recorded_and_the_next_is_not() -> None:
 def test_the_first_unclaimed_firing_has_neither_claim_nor_line() -> None:
     one, two, three = (CREATED + n * MINUTE for n in (1, 2, 3))
 
-    known = {"claims": {run_key(one)}, "entries": {run_key(two)}}
-    assert first_unclaimed(MINUTELY, after=CREATED, until=NOON, **known) == three
-    assert first_unclaimed(MINUTELY, after=CREATED, until=two, **known) is None
+    known = {run_key(one), run_key(two)}
+    assert first_unclaimed(MINUTELY, after=CREATED, until=NOON, known=known) == three
+    assert first_unclaimed(MINUTELY, after=CREATED, until=two, known=known) is None
 
 
 @pytest.mark.parametrize(
