@@ -51,7 +51,7 @@ class Source:
             return {f"{self.module}/pkg/consts.Version": version.removeprefix("v")}
         if self.directory == "helm":
             return {f"{self.module}/internal/version.version": version}
-        if self.directory == "prometheus":
+        if self.directory in {"prometheus", "alertmanager"}:
             return {"github.com/prometheus/common/version.Version": version.removeprefix("v")}
         if self.directory != "kubernetes":
             return {}
@@ -66,11 +66,19 @@ _CONTAINERD = Source("containerd", "github.com/containerd/containerd/v2")
 _KWOK = Source("kwok", "sigs.k8s.io/kwok")
 _HELM = Source("helm", "helm.sh/helm/v4")
 _PROMETHEUS = Source("prometheus", "github.com/prometheus/prometheus")
+_ALERTMANAGER = Source("alertmanager", "github.com/prometheus/alertmanager")
 
 CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 NODE = ("kubelet", "kube-proxy", "containerd", "containerd-shim-runc-v2", "ctr")
 SIMULATED_NODES = ("kwok",)
-_OTHERS = {"kwok": _KWOK, "helm": _HELM, "prometheus": _PROMETHEUS, "promtool": _PROMETHEUS}
+MONITORING = ("prometheus", "alertmanager")
+_OTHERS = {
+    "kwok": _KWOK,
+    "helm": _HELM,
+    "prometheus": _PROMETHEUS,
+    "promtool": _PROMETHEUS,
+    "alertmanager": _ALERTMANAGER,
+}
 
 
 def _source_of(program: str) -> tuple[Source, str]:
