@@ -8,10 +8,10 @@ import pytest
 
 from quarterjack.clock import rfc3339
 
-from .actors import End, delete, edit_spec, objects, read, start_run
+from .actors import End, delete, edit_spec, objects, start_run
+from .by_hand import by_hand, run_of, state_of, until_over
 from .engine import Scene, play
-from .resources import PODS, RUNS
-from .statuses import Document
+from .resources import JOBS, PODS, RUNS
 from .virtual import START
 
 BEGIN = START + 50  # the first firing of a minutely job is due ten seconds later
@@ -35,37 +35,15 @@ async def scene_of(*, end: End | None = None, names: str = "ab", settings: Any =
     return scene
 
 
-def run_of(scene: Scene, name: str = "run") -> Document:
-    """The status of a ScheduledJobRun; empty until it is seen."""
-    document = read(scene.api, RUNS, name)
-    assert document is not None, f"no run {name}"
-    status: Document = document.get("status") or {}
-    return status
-
-
-def state_of(scene: Scene, name: str = "run") -> str:
-    return str(run_of(scene, name).get("state", ""))
-
-
 def condition_of(scene: Scene, kind: str, name: str = "run") -> tuple[str, str]:
     found = {c["type"]: (c["status"], c["reason"]) for c in run_of(scene, name).get("conditions") or ()}
     return found.get(kind, ("", ""))
-
-
-def by_hand(scene: Scene) -> list[Document]:
-    """The lines of runs by hand, the oldest first."""
-    lines = reversed(scene.status().get("history") or [])
-    return [line for line in lines if line["trigger"] == "Manual"]
 
 
 def environment(scene: Scene) -> dict[str, str]:
     """What the container of the only Pod is told."""
     [pod] = objects(scene.api, PODS)
     return {line["name"]: line["value"] for line in pod["spec"]["containers"][0]["env"]}
-
-
-async def until_over(scene: Scene, *runs: str) -> None:
-    await scene.until(lambda: all(run_of(scene, run).get("completionTime") for run in runs), at_most=120)
 
 
 def test_a_run_by_hand_runs_at_once_and_is_told_how_it_ended() -> None:
@@ -298,15 +276,32 @@ def test_deleting_it_while_it_waits_to_be_tried_again_starts_nothing_more() -> N
     play(scenario, start=BEGIN)
 
 
-def test_a_run_whose_job_is_deleted_does_not_wait_for_ever() -> None:
+def test_it_goes_with_its_job() -> None:
     async def scenario() -> None:
         scene = await scene_of(end=FOR_EVER)
         start_run(scene.api, "run", "job")
         await scene.until(lambda: state_of(scene) == "Running")
+        delete(scene.api, JOBS, "job")
+        scene.api.collect_garbage()
+        await scene.at(60)
 
-        owners = (read(scene.api, RUNS, "run") or {})["metadata"]["ownerReferences"]
+        assert objects(scene.api, RUNS) == []
+        assert objects(scene.api, PODS) == []
 
-        assert [(owner["kind"], owner["name"]) for owner in owners] == [("ScheduledJob", "job")]
+    play(scenario, start=BEGIN)
+
+
+def test_a_run_whose_job_is_deleted_and_leaves_it_behind_does_not_wait_for_ever() -> None:
+    async def scenario() -> None:
+        scene = await scene_of(end=FOR_EVER)
+        start_run(scene.api, "run", "job")
+        await scene.until(lambda: state_of(scene) == "Running")
+        delete(scene.api, JOBS, "job", propagationPolicy="Orphan")
+        scene.api.collect_garbage()
+        await until_over(scene, "run")
+
+        assert state_of(scene) == "Canceled"
+        assert condition_of(scene, "Succeeded") == ("False", "JobDeleted")
 
     play(scenario, start=BEGIN)
 
