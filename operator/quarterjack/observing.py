@@ -98,13 +98,16 @@ def observed_status(
     *,
     now: int,
     served_by: str,
+    namespace: str,
     scheduled_from: int,
     watermark: int,
     lines: Mapping[str, Entry],
     awaited: Container[str] = (),
 ) -> dict[str, Any]:
-    """The status with this generation observed; `lines` are with those that the old schedule's firings still get."""
+    """The status with this generation observed; `lines` are with those that the old schedule's firings still get.
 
+    `served_by` is the UID of the installation's namespace, `namespace` its name, by which people know it.
+    """
     old = job.status.document()
     status = reported(job, plan_of({}, anchor=scheduled_from), lines, now=now, awaited=awaited)
     status["observedGeneration"] = job.generation
@@ -114,13 +117,17 @@ def observed_status(
     status["watermark"] = rfc3339(watermark)
     status["state"] = schedule_state(job, seen.plan, watermark=watermark)
     status["nextScheduleTime"] = next_time(job, seen.plan, after=max(watermark, now))
-    status["conditions"] = with_conditions(old, _conditions(job, old, seen, now=now, state=status["state"]))
+    served = f"The job is served by the installation in namespace {namespace} (UID {served_by})"
+    conditions = _conditions(job, old, seen, now=now, state=status["state"], served=served)
+    status["conditions"] = with_conditions(old, conditions)
     plan = None if seen.schedule_error else seen.plan
     shown = {k: v for k, v in status.items() if v is not None}
     return bounded(with_health(job, plan, shown, now=now), awaited)
 
 
-def _conditions(job: Job, old: Mapping[str, Any], seen: Observation, *, now: int, state: str) -> list[dict[str, Any]]:
+def _conditions(
+    job: Job, old: Mapping[str, Any], seen: Observation, *, now: int, state: str, served: str
+) -> list[dict[str, Any]]:
     def line(kind: str, status: str, reason: str, message: str) -> dict[str, Any]:
         return condition(old, kind, status, reason, message, generation=job.generation, now=now)
 
@@ -137,13 +144,13 @@ def _conditions(job: Job, old: Mapping[str, Any], seen: Observation, *, now: int
     else:
         template = line("PodTemplateValid", "True", "Valid", "The API server accepts a Pod of this template")
     return [
-        line("Ready", *_ready(job, seen)),
+        line("Ready", *_ready(job, seen, served)),
         schedule,
         template,
     ]
 
 
-def _ready(job: Job, seen: Observation) -> tuple[str, str, str]:
+def _ready(job: Job, seen: Observation, served: str) -> tuple[str, str, str]:
     if seen.problem is not None:
         return "False", *seen.problem
     if job.spec.unserved:
@@ -154,5 +161,5 @@ def _ready(job: Job, seen: Observation) -> tuple[str, str, str]:
             f"Not served by this version: {fields}; the job does not fire while it asks for this",
         )
     if job.spec.suspend:
-        return "True", "Suspended", "spec.suspend is true: no scheduled firing starts"
-    return "True", "Served", "The job is served"
+        return "True", "Suspended", f"spec.suspend is true: no scheduled firing starts. {served}"
+    return "True", "Served", served

@@ -291,6 +291,7 @@ class StatusWriter:
             seen,
             now=now,
             served_by=self._served_by(),
+            namespace=self._namespace,
             scheduled_from=scheduled_from,
             watermark=watermark,
             lines=lines,

@@ -176,6 +176,23 @@ def test_a_job_whose_installation_is_gone_is_adopted_after_five_minutes() -> Non
     play(scenario, start=BEGIN)
 
 
+def test_a_job_says_in_which_namespace_the_installation_is_that_serves_it_now() -> None:
+    def told(scene: Scene) -> str:
+        return str(next(c["message"] for c in scene.status()["conditions"] if c["type"] == "Ready"))
+
+    async def scenario() -> None:
+        scene, _ = await two_installations()
+        await scene.at(DUE + 30)
+        assert f"in namespace quarterjack (UID {scene.status()['servedBy']})" in told(scene)
+
+        scene.crash("a")
+        await scene.at(DUE + 601)
+
+        assert f"in namespace second (UID {scene.status()['servedBy']})" in told(scene)
+
+    play(scenario, start=BEGIN)
+
+
 @pytest.mark.parametrize("point", [Point.BEFORE_SEND, Point.AFTER_SEND, Point.AFTER_COMMIT])
 @pytest.mark.parametrize("what", ["leases", "pods"])
 def test_an_installation_that_slept_until_it_was_replaced_launches_nothing_again(point: Point, what: str) -> None:

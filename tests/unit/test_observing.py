@@ -37,7 +37,14 @@ def seen(job: Job, trial: Trial = Trial()) -> Observation:  # noqa: B008
 def status_of(job: Job, trial: Trial = Trial(), settled: tuple[Entry, ...] = ()) -> dict[str, Any]:  # noqa: B008
     lines = lines_of(job, Firings(), settled)
     return observed_status(
-        job, seen(job, trial), now=NOON, served_by="us", scheduled_from=NOON, watermark=NOON, lines=lines
+        job,
+        seen(job, trial),
+        now=NOON,
+        served_by="us",
+        namespace="home",
+        scheduled_from=NOON,
+        watermark=NOON,
+        lines=lines,
     )
 
 
@@ -172,6 +179,15 @@ def test_a_condition_says(spec: dict[str, Any], trial: Trial, kind: str, expecte
     job = a_job(spec=a_spec(**spec), status=Status())
 
     assert conditions(status_of(job, trial))[kind][:2] == expected
+
+
+@pytest.mark.parametrize("suspend", [False, True])
+def test_a_job_says_which_installation_serves_it_whoever_served_it_before(suspend: bool) -> None:
+    job = a_job(spec=a_spec(suspend=suspend), status=a_status(servedBy="them"))
+
+    said = conditions(status_of(job))["Ready"][2]
+
+    assert said.endswith("The job is served by the installation in namespace home (UID us)")
 
 
 def test_the_fields_that_are_not_served_are_named() -> None:
