@@ -80,6 +80,15 @@ class Replica:
         """SIGSTOP before the step of that number."""
         self._at[step] = lambda: self.stall(seconds)
 
+    def interrupt_at(self, step: int, act: Callable[[], object]) -> None:
+        """Have something done in the world right before the step of that number; the replica goes on at once."""
+
+        def interrupt() -> None:
+            virtual_loop().call_soon(act, context=OUTSIDE)
+            self.stall(0)
+
+        self._at[step] = interrupt
+
     @property
     def stopped(self) -> bool:
         """Nothing of it runs at the moment."""
