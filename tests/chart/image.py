@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import platform
@@ -26,17 +27,23 @@ def archive() -> Path:
     """The OCI archive of this tree's image; made where the cache has none of this tree."""
     directory = cache_dir() / "image"
     target = directory / f"{_digest()}.tar"
-    if not target.exists():
-        directory.mkdir(parents=True, exist_ok=True)
-        for old in directory.iterdir():
-            old.unlink()
-        part = target.with_suffix(".part")
-        with TemporaryDirectory() as scratch:
-            root = Path(scratch, "root")
-            make_root(root)
-            build_from_directory(part, name=f"{REPOSITORY}:{TAG}", directory=root, config=dockerfile.config())
-        part.rename(target)
+    directory.mkdir(parents=True, exist_ok=True)
+    with (cache_dir() / "image.lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)  # several processes of tests want it
+        if not target.exists():
+            for old in directory.iterdir():
+                old.unlink()
+            _make(target)
     return target
+
+
+def _make(target: Path) -> None:
+    part = target.with_suffix(".part")
+    with TemporaryDirectory() as scratch:
+        root = Path(scratch, "root")
+        make_root(root)
+        build_from_directory(part, name=f"{REPOSITORY}:{TAG}", directory=root, config=dockerfile.config())
+    part.rename(target)
 
 
 def make_root(root: Path) -> None:
