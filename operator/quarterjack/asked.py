@@ -7,7 +7,7 @@ anything may still run for it.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator
 
 from .model import Request
 from .names import request_of
@@ -53,11 +53,6 @@ class Asked:
             if not siblings:
                 del self._of_jobs[known.namespace, known.job_name]
             self._tell(known)
-
-    def sweep(self, present: Set[str]) -> None:
-        """By their UIDs, all requests there are."""
-        for request in [r for r in self.requests.values() if r.uid not in present]:
-            self.bury(request.uid)
 
     def of_job(self, namespace: str, name: str) -> Iterator[Request]:
         """The requests to run a job."""
