@@ -10,14 +10,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
 from .model import Request
-from .names import request_of
+from .names import bare, request_of
 
 _GONE_MOST = 10_000
-
-
-def bare(uid: str) -> str:
-    """A UID as the keys of runs have it."""
-    return uid.replace("-", "")
 
 
 class Asked:

@@ -51,13 +51,18 @@ ROLE_MEMBER = "member"
 _REQUEST = re.compile(r"[0-9]+m(?P<uid>[0-9a-f]{32})")
 
 
+def bare(uid: str) -> str:
+    """A UID as the keys of runs and the names of claims have it: without dashes."""
+    return uid.replace("-", "")
+
+
 def run_key(firing: int, attempt: int = 1, *, request: str = "") -> str:
     """What tells a job's runs apart, and is the id of their line in its history: the firing, and the attempt from the second on.
 
     A run by hand has no firing of its own: it has the second in which it was asked for, by which it is ordered among the others,
     and the UID of its ScheduledJobRun (`request`), so that each is a run of its own.
     """
-    run = f"{firing}m{request.replace('-', '')}" if request else str(firing)
+    run = f"{firing}m{bare(request)}" if request else str(firing)
     return run if attempt == 1 else f"{run}-{attempt}"
 
 
@@ -89,7 +94,7 @@ def attempt_of(key: str) -> int:
 
 def claim_name(uid: str, key: str) -> str:
     """The Lease by which a run is claimed: also the run's id."""
-    return f"{uid.replace('-', '')}-{key}"
+    return f"{bare(uid)}-{key}"
 
 
 def key_of(claim: str) -> str:

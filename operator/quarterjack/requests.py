@@ -17,7 +17,6 @@ from . import names
 from .admission import ALL_RUNS, RUNS, Admission
 from .agenda import Agenda
 from .api import JOBS, Api, Ending, object_path
-from .asked import bare
 from .by_hand import (
     Refusal,
     accepted_status,
@@ -120,7 +119,7 @@ class RunRequests:
     def sweep(self, present: Set[str]) -> None:
         """By their UIDs, all there are, as some list showed them: one that is not among them is looked for."""
         for request in [r for r in self._asked.requests.values() if r.uid not in present]:
-            self._do(bare(request.uid), lambda request=request: self._admission.read(request))  # type: ignore[misc]
+            self._do(names.bare(request.uid), lambda request=request: self._admission.read(request))  # type: ignore[misc]
 
     async def run(self) -> None:
         """Attend to requests, and find at intervals what the feed has not told."""
@@ -151,7 +150,7 @@ class RunRequests:
     # What is to be done
 
     def _changed(self, request: Request) -> None:
-        self.agenda.bring_forward(bare(request.uid), self._api.clock.now())
+        self.agenda.bring_forward(names.bare(request.uid), self._api.clock.now())
         job = self._job(request)
         if job is not None and self._asked.is_canceled(request.key):
             self._attend_job(job.uid)
@@ -175,7 +174,7 @@ class RunRequests:
 
     def _wake(self, *requests: Request, now: float) -> None:
         for request in requests:
-            self.agenda.bring_forward(bare(request.uid), now)
+            self.agenda.bring_forward(names.bare(request.uid), now)
 
     def attend(self, uid: str) -> None:
         """Look at a request, or at a job with runs by hand under way. Whatever goes wrong with it stays with it."""
@@ -372,7 +371,7 @@ class RunRequests:
     async def _seek(self, job: Job, keys: list[str]) -> None:
         """Who asked for these runs: a request that is not there any more was deleted, and its run is cancelled."""
         present = await self._list(RUNS.format(job.namespace))
-        by_uid = {bare(uid): name for uid, name in present.items()}
+        by_uid = {names.bare(uid): name for uid, name in present.items()}
         for uid in {names.request_of(key) for key in keys if self._is_unseen(key)}:
             if uid not in by_uid:
                 self._asked.bury(uid)
