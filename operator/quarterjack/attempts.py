@@ -14,6 +14,7 @@ from .model import Entry, Job, Retry, State, Trigger
 from .names import attempt_of, firing_of, request_of, run_of
 
 BACK_OFF = "BackOff"
+FAILED_CREATE = "FailedCreate"
 # The same template makes no Pod the next time either; where it is not known whether a Pod runs, another may be the second; and what
 # was replaced has its successor.
 _NOT_RETRIED = frozenset({"PodInvalid", "LaunchUnknown", "Replaced"})

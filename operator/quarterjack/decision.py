@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from dataclasses import replace
 
-from .attempts import has_record, last_attempts, next_attempt
+from .attempts import FAILED_CREATE, has_record, last_attempts, next_attempt
 from .model import Claim, Entry, Firings, Job, Outcome, PodSight, Policy, Spec, State, Trigger, newest_first
 from .names import firing_of, request_of, run_key
 from .plan import Plan, start_delay_ms
@@ -130,7 +130,7 @@ def sighted(entry: Entry | None, claim: Claim | None, pod: PodSight | None) -> E
         return replace(_with(line, claim.outcome), completed=claim.created if settled is None else settled)
     if claim.waits_for:
         return replace(line, reason="Waiting", message=f"It waits for {claim.waits_for} to end")
-    return replace(line, reason="FailedCreate", message=claim.refusal) if claim.refusal else line
+    return replace(line, reason=FAILED_CREATE, message=claim.refusal) if claim.refusal else line
 
 
 def _anew(entry: Entry) -> Entry:

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from . import logs
 from .api import JOBS, Api, Ending, object_path
-from .attempts import waits_for_others, waits_until
+from .attempts import FAILED_CREATE, waits_for_others, waits_until
 from .clock import ServerClock
 from .decision import in_time, is_recorded, may_fire, start_time
 from .launcher import Launch, Launched, Launcher, Trace, Traced
@@ -30,7 +30,6 @@ from .reading import read_claim, read_job
 from .runs import Held, Taken
 from .signs import RUN_DELETED, start_limit_seconds
 from .store import Store
-from .story import FAILED_CREATE
 from .waiting import comes_after_others
 from .windows import COMMIT_SECONDS, ON_TIME_SECONDS, PENDING_SECONDS, commit_gap
 
@@ -224,7 +223,7 @@ class Starter:
         if not self._fenced():
             return _launch_unknown("the fence policy is not installed, so a late Pod cannot be excluded")
         if claim.refusal and now > claim.created + start_limit_seconds(job.spec):
-            return Outcome(State.FAILED, "FailedCreate", claim.refusal)
+            return Outcome(State.FAILED, FAILED_CREATE, claim.refusal)
         return True
 
     async def _proceed(self, run: Run, claim: Claim, *, not_before: int) -> None:

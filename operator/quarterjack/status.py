@@ -17,6 +17,7 @@ from typing import Any
 from . import logs, names
 from .admission import Admission
 from .api import JOBS, LEASES, Api, Ending, Listing, object_path
+from .attempts import FAILED_CREATE
 from .decision import late_until, may_fire
 from .errors import ApiError
 from .events import Recorder
@@ -30,7 +31,7 @@ from .report import HEALTHY, lines_of, merge_patch, report
 from .settling import settle
 from .starter import Plans, Starter
 from .store import Store
-from .story import FAILED_CREATE, LOGGED, story
+from .story import LOGGED, story
 from .tallies import Tallies
 from .text import safe
 from .transport import TransportError

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from .attempts import BACK_OFF, last_attempts
+from .attempts import BACK_OFF, FAILED_CREATE, last_attempts
 from .clock import rfc3339
 from .model import Entry, State, Trigger
 
-FAILED_CREATE = "FailedCreate"
 # What nobody has decided, but what has happened.
 LOGGED = frozenset({"SawCompletedJob", BACK_OFF, "BackoffLimitExceeded", "MissSchedule"})
 
