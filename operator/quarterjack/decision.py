@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from .attempts import FAILED_CREATE, has_record, last_attempts, next_attempt
 from .model import Claim, Entry, Firings, Job, Outcome, PodSight, Policy, Spec, State, Trigger, newest_first
-from .names import firing_of, request_of, run_key
+from .names import firing_of, firings_of, request_of, run_key
 from .plan import Plan, start_delay_ms
 from .text import safe
 from .windows import LATE_SECONDS, commit_gap
@@ -76,7 +76,7 @@ def is_recorded(job: Job, entries: Mapping[str, Entry], key: str) -> bool:
 
 def first_unclaimed(plan: Plan, *, after: int, until: int, known: Collection[str]) -> int | None:
     """The first firing in (after, until] that has neither a claim nor a record; `known` are the keys of what has."""
-    firings = {firing_of(key) for key in known if not request_of(key)}
+    firings = firings_of(known)
     return next((f for f in plan.between(after, until) if f not in firings), None)
 
 

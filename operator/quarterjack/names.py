@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections.abc import Iterable
 
 GROUP = "quarterjack.dev"
 VERSION = "v1alpha1"
@@ -80,6 +81,11 @@ def request_of(key: str) -> str:
 def firing_of(key: str) -> int:
     """The firing of a run."""
     return int(run_of(key).partition("m")[0])
+
+
+def firings_of(keys: Iterable[str]) -> set[int]:
+    """The firings that runs are of; one by hand is of none."""
+    return {firing_of(key) for key in keys if not request_of(key)}
 
 
 def order_of(key: str) -> tuple[int, str]:

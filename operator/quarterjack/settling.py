@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from .clock import rfc3339
 from .decision import RUNS_MOST, in_time, is_full, pending, room_for_runs, start_time
 from .model import Claim, Entry, Job, Misfire, PodSight, Spec, State, Trigger
-from .names import firing_of, request_of
+from .names import firings_of, request_of
 from .plan import Plan
 from .windows import LATE_SECONDS
 
@@ -44,7 +44,7 @@ def settle(
     missed, but for those that `misfirePolicy` runs; one that still can becomes pending, and is claimed like any other, so it still
     runs once. `latest`: no later firing makes up for those missed, so RunOnce runs the last of them.
     """
-    known = {firing_of(key) for key in (*claims, *entries) if not request_of(key)}
+    known = firings_of((*claims, *entries))
     lines = [
         pending(claim.firing, claim.trigger, claim.attempt)
         for key, claim in sorted(claims.items())
