@@ -95,8 +95,8 @@ class RunRequests:
         self._served_by = served_by
         self._write = write
         self._attend_job = attend
-        self.agenda = Agenda(api.clock, self.attend)
         self._since: dict[str, tuple[str, float]] = {}  # by request or job: what it needs, and when that is done next
+        self.agenda = Agenda(api.clock, self.attend, set_back=self._since.clear)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._closed = False
         self._jobs: dict[tuple[str, str], str] = {}  # UIDs, by namespace and name: of those that are asked for

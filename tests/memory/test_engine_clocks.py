@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 
 from quarterjack import names
 
-from .actors import TEMPLATE, annotate, edit_spec, objects
+from .actors import TEMPLATE, annotate, edit_spec, objects, start_run
 from .engine import Operator, Scene, play, states
 from .faults import Fault, Outcome, Plan, Rule
 from .resources import JOBS, LEASES, PODS
@@ -117,5 +118,29 @@ def test_b10_what_goes_on_in_the_background_goes_on_after_renewals_that_failed_a
         assert len(objects(scene.api, PODS)) <= 1 + 3
         claims = [lease for lease in objects(scene.api, LEASES) if names.LABEL_FIRING in lease["metadata"]["labels"]]
         assert len(claims) <= 6
+
+    play(scenario, start=BEGIN)
+
+
+def test_b10_a_run_by_hand_that_could_not_be_answered_while_clocks_were_ahead_is_answered_once_they_are_right() -> None:
+    async def scenario() -> None:
+        scene = Scene()
+        plan = Plan()
+        scene.job(schedule="0 0 1 1 *")
+        scene.start("a", "b", plan=plan)
+        await scene.at(300)
+        refused = Rule(fault=Fault(outcome=Outcome.REFUSED), method="PATCH", resource="scheduledjobruns")
+        refused.times = float("inf")
+        plan.add(refused)
+        for operator in scene.operators.values():
+            operator.clock.offset_seconds = 3600.0
+        start_run(scene.api, "run", "job")
+        await scene.until(lambda: all(operator.running.requests.agenda for operator in scene.operators.values()))
+        await asyncio.sleep(0.2)
+        for operator in scene.operators.values():
+            operator.clock.offset_seconds = 0.0
+        refused.times = 0
+        await scene.at(400)
+        assert len(objects(scene.api, PODS)) == 1
 
     play(scenario, start=BEGIN)
