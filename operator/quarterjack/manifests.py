@@ -35,9 +35,8 @@ class Run:
     trigger: Trigger = Trigger.SCHEDULE
     attempt: int = 1
     zones: tuple[str, ...] = ()
-    request: str = (
-        ""  # of a run by hand: the UID of its ScheduledJobRun, the time it is to stand for, and what it is passed
-    )
+    # Of a run by hand: the UID of its ScheduledJobRun, the time it is to stand for, and what it is passed.
+    request: str = ""
     scheduled: int | None = None
     options: Options = ()
 
