@@ -38,6 +38,14 @@ def job(name: str, schedule: str | None, **spec: object) -> Document:
     }
 
 
+def simulated_template(*, seconds: float = 1, exit_code: int = 0, **pod: Any) -> Document:
+    """Of Pods that run so long and end so, as objects only, on the node of `simulated`; `pod`: more of their spec."""
+    how = {"duration": f"{int(seconds * 1000)}ms", "exit-code": str(exit_code)}
+    annotations = {f"simulated.quarterjack.dev/{key}": value for key, value in how.items()}
+    containers = [{"name": "main", "image": "busybox:1.36"}]
+    return {"metadata": {"annotations": annotations}, "spec": {"containers": containers} | pod}
+
+
 @dataclass(frozen=True, slots=True)
 class Installation:
     """Where it is installed, and its replicas."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.alerts.monitoring import Monitoring
-from tests.api.installation import Document, Installation, job
+from tests.api.installation import Document, Installation, job, simulated_template
 from tests.cluster import Cluster
 
 pytestmark = pytest.mark.api
@@ -35,12 +35,6 @@ def is_observed(document: Document) -> bool:
     return bool(document["status"]["observedGeneration"] == document["metadata"]["generation"])
 
 
-def template(exit_code: int) -> Document:
-    """Of Pods that end after a second, as objects only."""
-    how = {"simulated.quarterjack.dev/exit-code": str(exit_code)}
-    return {"metadata": {"annotations": how}, "spec": {"containers": [{"name": "main", "image": "busybox:1.36"}]}}
-
-
 def test_a_failing_job_is_told_to_people_once_and_its_mending_too(
     simulated: Cluster, installation: Installation, tmp_path: Path
 ) -> None:
@@ -56,13 +50,13 @@ def test_a_failing_job_is_told_to_people_once_and_its_mending_too(
 
         installation.apply(
             [
-                job("well", "*/5 * * * * *", template=template(0), health=limit),
-                job("nightly", thrice(int(time.time()) + 8), template=template(3), health=limit),
+                job("well", "*/5 * * * * *", template=simulated_template(), health=limit),
+                job("nightly", thrice(int(time.time()) + 8), template=simulated_template(exit_code=3), health=limit),
             ]
         )
         installation.wait_for("both alerts are told", lambda: told("firing"), seconds=120)
         assert not told("resolved")
-        mended = json.dumps({"spec": {"template": template(0)}})
+        mended = json.dumps({"spec": {"template": simulated_template()}})
         installation.kubectl.out("patch", "scheduledjob", "nightly", "--type=merge", "-p", mended)
         installation.wait_for("the edit is seen", lambda: is_observed(installation.jobs()["nightly"]), seconds=60)
         assert not told("resolved")

@@ -6,20 +6,10 @@ from functools import partial
 
 import pytest
 
-from tests.api.installation import Document, Installation, job
+from tests.api.installation import Document, Installation, job, simulated_template
 from tests.cluster import Cluster
 
 pytestmark = pytest.mark.api
-
-
-def template(seconds: float, exit_code: int) -> Document:
-    """Of Pods that run so long and end so, as objects only."""
-    how = {"duration": f"{int(seconds * 1000)}ms", "exit-code": str(exit_code)}
-    annotations = {f"simulated.quarterjack.dev/{key}": value for key, value in how.items()}
-    return {
-        "metadata": {"annotations": annotations},
-        "spec": {"containers": [{"name": "main", "image": "busybox:1.36"}]},
-    }
 
 
 @pytest.mark.parametrize(
@@ -27,19 +17,19 @@ def template(seconds: float, exit_code: int) -> Document:
     [
         pytest.param(
             None,
-            {"runAfter": "3s", "template": template(1, 0)},
+            {"runAfter": "3s", "template": simulated_template()},
             [("Normal", "SawCompletedJob", "succeeded")],
             id="it succeeds",
         ),
         pytest.param(
             None,
-            {"runAfter": "3s", "template": template(1, 3), "retry": {"maxRetries": 1, "delay": "1s"}},
+            {"runAfter": "3s", "template": simulated_template(exit_code=3), "retry": {"maxRetries": 1, "delay": "1s"}},
             [("Warning", "BackoffLimitExceeded", "Gave up after 2 attempts: Exit code 3")],
             id="it gives up",
         ),
         pytest.param(
             "*/5 * * * * *",
-            {"template": template(600, 0), "concurrencyPolicy": "Forbid"},
+            {"template": simulated_template(seconds=600), "concurrencyPolicy": "Forbid"},
             [("Normal", "SuccessfulCreate", "created Pod"), ("Normal", "JobAlreadyActive", "was skipped")],
             id="it is skipped",
         ),

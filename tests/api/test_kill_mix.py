@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from tests.api.installation import Document, Installation, job, missed, runs
+from tests.api.installation import Document, Installation, job, missed, runs, simulated_template
 from tests.api.observer import PodObserver
 from tests.cluster import Cluster
 from tests.fleet.preloaded import Preloaded
@@ -24,12 +24,7 @@ pytestmark = [pytest.mark.api, pytest.mark.alone]
 
 def simulated_job(name: str, schedule: str, *, seconds: float, exit_code: int = 0, **spec: object) -> Document:
     """A ScheduledJob whose Pods run for so long, as objects only."""
-    how = {"duration": f"{int(seconds * 1000)}ms", "exit-code": str(exit_code)}
-    pod = {"terminationGracePeriodSeconds": 2, "containers": [{"name": "main", "image": "busybox:1.36"}]}
-    template = {
-        "metadata": {"annotations": {f"simulated.quarterjack.dev/{key}": value for key, value in how.items()}},
-        "spec": pod,
-    }
+    template = simulated_template(seconds=seconds, exit_code=exit_code, terminationGracePeriodSeconds=2)
     limits = {"successfulRunsHistoryLimit": 100, "failedRunsHistoryLimit": 100}
     return job(name, schedule, template=template, **limits, **spec)
 
