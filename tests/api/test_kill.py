@@ -41,11 +41,7 @@ def test_each_firing_of_each_second_runs_once_while_a_replica_is_killed_every_3_
         schedule = f"* {minute.tm_min} {minute.tm_hour} * * *"
         installation.apply(job(name, schedule, misfirePolicy="CatchUp") for name in names)
         time.sleep(max(0.0, first - time.time()))
-        while time.time() < first + SECONDS:
-            time.sleep(KILL_EVERY_SECONDS)
-            victim = chance.choice(fleet.replicas)
-            victim.kill()
-            victim.start()
+        fleet.kill_at_random(chance, every_seconds=KILL_EVERY_SECONDS, until=first + SECONDS)
         due = {(name, second) for name in names for second in range(first, first + SECONDS)}
         observer.wait(lambda counts: counts.keys() >= due, seconds=300)
         installation.kubectl.out("delete", "scheduledjobs", "--all", "--wait=false")

@@ -71,11 +71,7 @@ def test_runs_neither_overlap_nor_double_nor_vanish_while_a_replica_is_killed_ev
         jobs = kinds(f"{at.tm_min} {at.tm_hour} * * *")
         installation.apply(jobs.values())
         time.sleep(max(0.0, first - time.time()))
-        while time.time() < first + SECONDS:
-            time.sleep(KILL_EVERY_SECONDS)
-            victim = chance.choice(fleet.replicas)
-            victim.kill()
-            victim.start()
+        fleet.kill_at_random(chance, every_seconds=KILL_EVERY_SECONDS, until=first + SECONDS)
         due = {"forbid": 60, "replace": 15, "again": 3, "both": 12}
         complete = lambda: all(  # noqa: E731
             accounted(document) == due[name.partition("-")[0]] for name, document in installation.jobs().items()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -158,6 +159,14 @@ class Fleet:
                 replica.start()
         for replica in self.replicas:
             replica.await_ready()
+
+    def kill_at_random(self, chance: random.Random, *, every_seconds: float, until: float) -> None:
+        """SIGKILL to one of them, and start it anew, every so many seconds until an instant (epoch seconds)."""
+        while time.time() < until:
+            time.sleep(every_seconds)
+            victim = chance.choice(self.replicas)
+            victim.kill()
+            victim.start()
 
     def kill(self) -> None:
         """SIGKILL to all."""
