@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from .resources import Resource
+from .resources import PODS, Resource
 
 Document = dict[str, Any]
 
@@ -84,6 +84,13 @@ def forbidden(resource: Resource, name: str, why: str, *, cause: str = "") -> Re
     message = f'{resource.qualified} "{name}" is forbidden: {why}'
     causes = {"causes": [{"reason": cause, "message": why}]} if cause else {}
     return Refused(403, "Forbidden", message, details=_about(resource, name) | causes)
+
+
+def no_pods(verb: str, resource: Resource, document: Document) -> Refused | None:
+    """A quota that is used up."""
+    if (verb, resource) != ("CREATE", PODS):
+        return None
+    return forbidden(PODS, document["metadata"]["name"], "exceeded quota: pods, requested: 1, used: 10, limited: 10")
 
 
 def denied_by_policy(resource: Resource, name: str, policy: str, why: str) -> Refused:

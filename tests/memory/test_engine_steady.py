@@ -13,7 +13,7 @@ from .actors import annotate, ask, edit_spec, objects, start_run, succeed
 from .engine import MINUTELY, Scene, firing_lines, play, states
 from .resources import EVENTS, JOBS, LEASES, PODS
 from .scrape import value
-from .statuses import Document, Refused, forbidden
+from .statuses import Document, no_pods
 from .virtual import START
 from .witness import epoch
 
@@ -231,11 +231,6 @@ def members(scene: Scene) -> list[Document]:
 
 
 def test_c10_while_there_is_no_room_for_a_pod_one_run_waits_and_the_others_are_skipped() -> None:
-    def no_pods(verb: str, resource: Any, document: Document) -> Refused | None:
-        if (verb, resource) != ("CREATE", PODS):
-            return None
-        return forbidden(PODS, document["metadata"]["name"], "exceeded quota: pods, used: 10, limited: 10")
-
     async def scenario() -> None:
         scene = Scene()
         scene.job(concurrencyPolicy="Forbid", failedRunsHistoryLimit=100)
