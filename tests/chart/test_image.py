@@ -18,6 +18,9 @@ from tests.chart import dockerfile
 from tests.chart.image import archive
 from tests.house.pages import ROOT
 
+# It is built once, by the process that has all of these.
+pytestmark = pytest.mark.xdist_group("image")
+
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 LOCKED = {each["name"]: each["version"] for each in tomllib.loads((ROOT / "uv.lock").read_text())["package"]}
 
