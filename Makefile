@@ -4,8 +4,8 @@ CLUSTER ?= demo
 CACHE := $(or $(QUARTERJACK_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/quarterjack)
 UV := $(or $(shell command -v uv 2>/dev/null),$(CACHE)/uv/bin/uv)
 PYTHON := .venv/bin/python
-# Two of them have a cluster each, and mostly wait.
-PROCESSES = $(shell echo $$(($$(nproc) + 2)))
+# Three of them have a cluster each, and mostly wait.
+PROCESSES = $(shell echo $$(($$(nproc) + 3)))
 # Only a Python that is here already: uv would download one from elsewhere than a package registry.
 export UV_PYTHON_DOWNLOADS := never
 

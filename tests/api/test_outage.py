@@ -12,7 +12,7 @@ from tests.api.observer import PodObserver
 DOWN_SECONDS = 120.0
 JOBS = 50
 
-pytestmark = pytest.mark.api
+pytestmark = [pytest.mark.api, pytest.mark.patient]
 
 
 def _until_second(second: int) -> None:

@@ -11,7 +11,7 @@ from tests.api.installation import Document, Installation, job, runs
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
 PODS = "/api/v1/namespaces/{}/pods"
 
-pytestmark = pytest.mark.api
+pytestmark = [pytest.mark.api, pytest.mark.patient]
 
 
 def pods(installation: Installation) -> list[Document]:

@@ -15,7 +15,7 @@ from tests.fleet import Fleet, ReplicaProcess
 
 STOPPED_SECONDS = 120.0
 
-pytestmark = pytest.mark.api
+pytestmark = [pytest.mark.api, pytest.mark.patient]
 
 
 def _is_stopped(replica: ReplicaProcess) -> bool:

@@ -1,7 +1,8 @@
 """Fixtures that start a cluster once per test session and remove it at the end.
 
 Each session has clusters of its own, so sessions do not hurt each other. With QUARTERJACK_KEEP=1 they are called
-`test` and `test-node`, stay, and are found again by the next session: `python -m tests.cluster down --all` ends them.
+`test` and `test-node` (of several processes, each adds its name), stay, and are found again by the next session:
+`python -m tests.cluster down --all` ends them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cluster.cluster import Cluster, down_abandoned
+
+_WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")
 
 
 @pytest.fixture(scope="session")
@@ -29,7 +32,7 @@ def node_cluster() -> Iterator[Cluster]:
 def _session_cluster(name: str, *, with_node: bool) -> Iterator[Cluster]:
     keep = os.environ.get("QUARTERJACK_KEEP") == "1"
     down_abandoned()
-    cluster = Cluster(name if keep else f"{name}-{os.getpid()}")
+    cluster = Cluster("-".join(filter(None, (name, _WORKER))) if keep else f"{name}-{os.getpid()}")
     try:
         cluster.up(with_node=with_node, owner=0 if keep else os.getpid())
         yield cluster

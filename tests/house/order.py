@@ -2,6 +2,7 @@
 
 Where several processes run them (pytest -n), the tests of each cluster stay together in one, so that it is started once. They come
 first there: they take the longest, and mostly wait. What is to run alone comes last of them, when little is left to be held up.
+What is marked `patient` does hardly anything but wait, and has a control plane of its own beside the one of the others.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import pytest
 
 _QUICK = ("unit", "memory", "house")
-_CLUSTERS = ("control_plane", "node")
+_CLUSTERS = ("control_plane", "patient", "node")
 
 
 # Before xdist reads the groups.
@@ -36,7 +37,9 @@ def _cluster(item: pytest.Item) -> str:
     needed = set(getattr(item, "fixturenames", ()))
     if item.get_closest_marker("node") or "node_cluster" in needed:
         return "node"
-    return "control_plane" if item.get_closest_marker("api") or "control_plane" in needed else ""
+    if item.get_closest_marker("api") or "control_plane" in needed:
+        return "patient" if item.get_closest_marker("patient") else "control_plane"
+    return ""
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
