@@ -145,12 +145,12 @@ def test_a_job_needs_neither_schedule_nor_interval(kubectl: Kubectl) -> None:
     assert "schedule" not in stored(kubectl, job())["spec"]
 
 
-def test_options_and_fan_out_have_their_defaults(kubectl: Kubectl) -> None:
+def test_a_fan_out_has_its_default_and_an_option_is_stored_as_it_is_written(kubectl: Kubectl) -> None:
     options = [{"name": "month", "type": "Enum", "values": ["05", "06"]}, {"name": "note"}]
 
     spec = stored(kubectl, job(options=options, fanOut={"plan": {"command": ["list"]}, "unitOption": "note"}))["spec"]
 
-    assert spec["options"][1] == {"name": "note", "type": "String", "required": False}
+    assert spec["options"] == options
     assert spec["fanOut"]["maxParallel"] == 100
 
 
