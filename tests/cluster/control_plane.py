@@ -50,6 +50,7 @@ def create_credentials(layout: Layout) -> None:
     authority.sign_client("apiserver-kubelet", "kube-apiserver-kubelet-client", "system:masters")
     authority.sign_server("kubelet-server", layout.node_name, [layout.node_name, layout.node_ip])
     authority.sign_client("kubelet", f"system:node:{layout.node_name}", "system:nodes")
+    authority.sign_server("simulated-kubelet", "kwok", ["127.0.0.1"])
     for component, (user, group) in _USERS.items():
         authority.sign_client(component, user, group)
     etcd = _etcd_authority(layout)

@@ -1,13 +1,17 @@
 """Simulated nodes, by kwok: Pods are bound, run and end as objects only, so that thousands cost next to nothing.
 
 A Pod's annotations say how it goes: `simulated.quarterjack.dev/duration` (default 1s), `.../exit-code` (default 0)
-and `.../message`, its termination message. Pods that restart Always run until they are deleted.
+and `.../message`, its termination message. Pods that restart Always run until they are deleted. A container that is
+called PRINTER has printed what `print_lines` was given.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from tests.cluster.api import Api
 from tests.cluster.build import program_path
@@ -15,6 +19,8 @@ from tests.cluster.control_plane import component_kubeconfig
 from tests.cluster.errors import ClusterError
 from tests.cluster.layout import Layout
 from tests.cluster.processes import wait_until
+
+PRINTER = "prints"
 
 _STAGES = Path(__file__).parent / "stages.yaml"
 _MARK = "kwok.x-k8s.io/node"
@@ -26,11 +32,35 @@ def command(layout: Layout) -> list[str]:
         str(program_path("kwok")),
         f"--kubeconfig={component_kubeconfig(layout, 'kwok')}",
         f"--config={_STAGES}",
+        f"--config={_logs_file(layout)}",
+        f"--node-port={layout.ports.kwok}",
+        f"--tls-cert-file={layout.pki / 'simulated-kubelet.crt'}",
+        f"--tls-private-key-file={layout.pki / 'simulated-kubelet.key'}",
         "--manage-all-nodes=false",
         f"--manage-nodes-with-annotation-selector={_MARK}=fake",
         "--node-lease-duration-seconds=40",
         f"--server-address=127.0.0.1:{layout.ports.kwok}",
     ]
+
+
+def _logs_file(layout: Layout) -> Path:
+    """Write which container has printed something, and where that is."""
+    output = _output(layout)
+    output.touch()
+    logs = [{"containers": [PRINTER], "logsFile": str(output)}]
+    rule = {"apiVersion": "kwok.x-k8s.io/v1alpha1", "kind": "ClusterLogs", "metadata": {"name": PRINTER}}
+    file = layout.config / "simulated-logs.yaml"
+    file.write_text(yaml.safe_dump({**rule, "spec": {"logs": logs}}))
+    return file
+
+
+def _output(layout: Layout) -> Path:
+    return layout.logs / "simulated-output"
+
+
+def print_lines(layout: Layout, lines: Iterable[str]) -> None:
+    """Make this the output of every container that is called PRINTER, in the form in which a kubelet keeps it."""
+    _output(layout).write_text("".join(f"2026-01-01T00:00:00.000000000Z stdout F {line}\n" for line in lines))
 
 
 def ensure_nodes(api: Api, count: int, *, tainted: bool) -> None:

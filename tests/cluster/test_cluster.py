@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.cluster import Cluster, ClusterError, PrerequisiteMissingError, cgroups, node, state
+from tests.cluster import Cluster, ClusterError, PrerequisiteMissingError, cgroups, kwok, node, state
 from tests.cluster.api import Api
 from tests.cluster.build import build, program_path
 from tests.cluster.cluster import down_abandoned
@@ -278,6 +278,21 @@ def test_simulated_pods_end_as_their_annotations_say(spare: Cluster) -> None:
     assert good["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 0
     terminated = bad["status"]["containerStatuses"][0]["state"]["terminated"]
     assert (terminated["exitCode"], terminated["message"]) == (7, 'said: "no"')
+
+
+@pytest.mark.api
+def test_a_simulated_container_has_printed_what_it_was_given(spare: Cluster) -> None:
+    spare.up(simulated_nodes=1)
+    lines = [f"tenant-{number}" for number in range(10_000)]
+    kwok.print_lines(spare.layout, lines)
+    printing = yaml.safe_load(pod("printing", "ignored"))
+    printing["spec"]["containers"][0]["name"] = kwok.PRINTER
+    spare.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(printing))
+    await_phase(spare, "printing", "Succeeded")
+
+    printed = spare.kubectl("logs", "printing").splitlines()
+
+    assert printed == lines
 
 
 @pytest.mark.api
