@@ -14,8 +14,10 @@ from .model import Entry, Job
 from .plan import Plan, ScheduleError, plan_from_line, plan_of
 from .report import bounded, condition, next_time, reported, schedule_state, with_conditions, with_health
 from .text import safe
+from .windows import RESCUE_SECONDS
 
 NO_FIRINGS = "NoFutureFiring"
+SHORT_DEADLINE = "ShortStartingDeadline"
 
 
 class Trial(NamedTuple):
@@ -135,6 +137,8 @@ def _conditions(
         schedule = line("ScheduleValid", "False", "InvalidSchedule", seen.schedule_error)
     elif state == "Stopped" and job.spec.timing:
         schedule = line("ScheduleValid", "True", NO_FIRINGS, f"No firing will follow: {seen.line}")
+    elif job.spec.timing and (deadline := job.spec.starting_deadline_seconds or RESCUE_SECONDS) < RESCUE_SECONDS:
+        schedule = line("ScheduleValid", "True", SHORT_DEADLINE, _short_deadline(seen.line, deadline))
     else:
         schedule = line("ScheduleValid", "True", "Valid", seen.line)
     if seen.template_error:
@@ -148,6 +152,11 @@ def _conditions(
         schedule,
         template,
     ]
+
+
+def _short_deadline(schedule: str, seconds: int) -> str:
+    late = f"a firing whose replica dies as it launches it is up to {RESCUE_SECONDS} s late, and then missed"
+    return f"{schedule}; spec.startingDeadlineSeconds: {seconds} is short: {late}"
 
 
 def _ready(job: Job, seen: Observation, served: str) -> tuple[str, str, str]:

@@ -25,7 +25,16 @@ from .health import Health
 from .launcher import Launcher
 from .manifests import Run, Window
 from .model import Claim, Entry, Firings, Job, Trigger
-from .observing import NO_FIRINGS, Trial, edit_instant, is_rescheduled, observe, observed_status, old_plan
+from .observing import (
+    NO_FIRINGS,
+    SHORT_DEADLINE,
+    Trial,
+    edit_instant,
+    is_rescheduled,
+    observe,
+    observed_status,
+    old_plan,
+)
 from .reading import read_claim, read_job
 from .report import HEALTHY, lines_of, merge_patch, report
 from .settling import settle
@@ -311,10 +320,9 @@ class StatusWriter:
             )
             self._recorder.warn(job, "Adopted", left)
         for condition in status["conditions"]:
-            if condition["type"] == "Ready" and condition["status"] == "False":
+            unready = condition["type"] == "Ready" and condition["status"] == "False"
+            if unready or condition["reason"] in {NO_FIRINGS, SHORT_DEADLINE}:
                 self._recorder.warn(job, condition["reason"], condition["message"])
-            elif condition["reason"] == NO_FIRINGS:
-                self._recorder.warn(job, NO_FIRINGS, condition["message"])
             elif condition["type"] == "PodTemplateValid" and condition["status"] == "Unknown":
                 self._recorder.warn(job, FAILED_CREATE, condition["message"])
 

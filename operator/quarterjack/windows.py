@@ -13,6 +13,7 @@ PENDING_SECONDS = 5  # a pending firing's claim comes at most so long after the 
 REQUEST_SECONDS = 2  # `timeout` of a fenced create
 COMMIT_SECONDS = 3  # beside the timeout: truncation of stamps, skew between API servers
 LATE_SECONDS = 60  # an unclaimed firing is settled from here on
+RESCUE_SECONDS = 15  # what a replica has claimed and not launched as it dies, another launches within so long
 KEEP_SECONDS = 120  # nothing of a firing is deleted before its record is so old
 
 

@@ -10,6 +10,7 @@ from quarterjack.clock import rfc3339
 from quarterjack.model import Entry, Firings, Job, State, Status
 from quarterjack.observing import (
     NO_FIRINGS,
+    SHORT_DEADLINE,
     Observation,
     Trial,
     edit_instant,
@@ -173,6 +174,17 @@ def test_a_first_visit_sets_all_that_others_rely_on() -> None:
             {"timing": {"schedule": "0 0 30 2 *"}}, Trial(), "ScheduleValid", ("True", NO_FIRINGS), id="never fires"
         ),
         pytest.param({"timing": {}}, Trial(), "ScheduleValid", ("True", "Valid"), id="by hand"),
+        pytest.param(
+            {"starting_deadline_seconds": 14}, Trial(), "ScheduleValid", ("True", SHORT_DEADLINE), id="a short deadline"
+        ),
+        pytest.param({"starting_deadline_seconds": 15}, Trial(), "ScheduleValid", ("True", "Valid"), id="a deadline"),
+        pytest.param(
+            {"starting_deadline_seconds": 1, "timing": {}},
+            Trial(),
+            "ScheduleValid",
+            ("True", "Valid"),
+            id="none to miss",
+        ),
     ],
 )
 def test_a_condition_says(spec: dict[str, Any], trial: Trial, kind: str, expected: tuple[str, str]) -> None:
