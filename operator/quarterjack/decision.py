@@ -93,9 +93,9 @@ def untold(claim: Claim, pods: Collection[str], entries: Mapping[str, Entry]) ->
     return claim.outcome is None and claim.key not in pods and not launched
 
 
-def in_time(spec: Spec, firing: int, now: float) -> bool:
-    """Whether a firing may still start, as far as `startingDeadlineSeconds` goes."""
-    return spec.starting_deadline_seconds is None or now <= firing + spec.starting_deadline_seconds
+def in_time(spec: Spec, start: float, now: float) -> bool:
+    """Whether what was to start at `start` (jitter included) still may, as far as `startingDeadlineSeconds` goes."""
+    return spec.starting_deadline_seconds is None or now <= start + spec.starting_deadline_seconds
 
 
 def pending(firing: int, trigger: Trigger, attempt: int = 1) -> Entry:

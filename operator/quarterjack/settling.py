@@ -63,11 +63,11 @@ def settle(
     asked = _asked_for(job.spec, latest=latest)
     most = min(asked, _room(job) - len(lines))
     caught: list[Entry] = []
-    while missed.count and len(caught) < most and in_time(job.spec, missed.last, now):
+    while missed.count and len(caught) < most and in_time(job.spec, start_time(job, plan, missed.last), now):
         caught.append(pending(missed.last, Trigger.CATCH_UP))
         missed = missed.without_last(plan, known)
     return Settlement(
-        (*_missed_lines(job, missed, now, asked=asked, caught=len(caught)), *lines, *reversed(caught)),
+        (*_missed_lines(job, plan, missed, now, asked=asked, caught=len(caught)), *lines, *reversed(caught)),
         max(until, job.recorded_until),
     )
 
@@ -130,11 +130,11 @@ def _surely_late(job: Job, plan: Plan, now: int) -> int:
     return by_jitter if last is None else max(by_jitter, last - 1)
 
 
-def _missed_lines(job: Job, missed: Missed, now: int, *, asked: int, caught: int) -> list[Entry]:
+def _missed_lines(job: Job, plan: Plan, missed: Missed, now: int, *, asked: int, caught: int) -> list[Entry]:
     """One line for all that were missed together, and do not run."""
     if not missed.count:
         return []
-    reason, why = _why_missed(job, missed, now, asked=asked, caught=caught)
+    reason, why = _why_missed(job, plan, missed, now, asked=asked, caught=caught)
     what = "nothing could start it in time" if missed.count == 1 else "nothing could start them in time"
     span = rfc3339(missed.first) if missed.count == 1 else f"{rfc3339(missed.first)} to {rfc3339(missed.last)}"
     return [
@@ -150,7 +150,7 @@ def _missed_lines(job: Job, missed: Missed, now: int, *, asked: int, caught: int
     ]
 
 
-def _why_missed(job: Job, missed: Missed, now: int, *, asked: int, caught: int) -> tuple[str, str]:
+def _why_missed(job: Job, plan: Plan, missed: Missed, now: int, *, asked: int, caught: int) -> tuple[str, str]:
     """The reason why the last of them does not run, and so none before it."""
     spec = job.spec
     if is_full(job):
@@ -159,7 +159,7 @@ def _why_missed(job: Job, missed: Missed, now: int, *, asked: int, caught: int) 
         return "Misfire", "and the job was suspended"
     if spec.misfire is Misfire.SKIP:
         return "Misfire", "and misfirePolicy is Skip"
-    if not in_time(spec, missed.last, now):
+    if not in_time(spec, start_time(job, plan, missed.last), now):
         return "StartingDeadlineExceeded", f"and startingDeadlineSeconds is {spec.starting_deadline_seconds}"
     if caught < asked:
         return "TooManyRuns", f"for at most {RUNS_MOST} runs of a job are under way or wait to be caught up"

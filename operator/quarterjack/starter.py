@@ -144,9 +144,13 @@ class Starter:
 
     def _tell(self, hears: Callable[[float], None], run: Run) -> None:
         """Tell how late a firing is, counted from its start time; only of those that the schedule starts."""
+        if run.attempt == 1 and run.trigger is Trigger.SCHEDULE:
+            hears(max(0.0, self._clock.now() - self._start_time(run)))
+
+    def _start_time(self, run: Run) -> float:
+        """When it was to start; without jitter where its schedule cannot be read any more."""
         plan = self._plans(run.job)
-        if plan is not None and run.attempt == 1 and run.trigger is Trigger.SCHEDULE:
-            hears(max(0.0, self._clock.now() - start_time(run.job, plan, run.firing)))
+        return float(run.firing) if plan is None else start_time(run.job, plan, run.firing)
 
     async def take_over(self, seen: Claim) -> None:
         """Take over a claim without Pod or outcome, once nothing of its holders can be committed any more.
@@ -249,9 +253,11 @@ class Starter:
         spec = run.job.spec
         if spec.suspend:
             return Outcome(State.SKIPPED, "Suspended", "The job was suspended before this firing could start")
-        if not in_time(spec, run.firing, self._clock.now()):
-            late = f"It could not start within startingDeadlineSeconds ({spec.starting_deadline_seconds})"
-            return Outcome(State.MISSED, "StartingDeadlineExceeded", late)
+        start, now = self._start_time(run), self._clock.now()
+        if not in_time(spec, start, now):
+            deadline = f"within startingDeadlineSeconds ({spec.starting_deadline_seconds})"
+            why = f"It could not start {deadline}: it was {now - start:.1f} s late"
+            return Outcome(State.MISSED, "StartingDeadlineExceeded", why)
         due = run.trigger is Trigger.SCHEDULE
         if due and comes_after_others(run.job, self._store.entries(run.job.uid), run.firing):
             return Outcome(
