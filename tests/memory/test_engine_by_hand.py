@@ -11,7 +11,8 @@ from quarterjack.clock import rfc3339
 from .actors import End, delete, edit_spec, objects, start_run
 from .by_hand import by_hand, run_of, state_of, until_over
 from .engine import Scene, play
-from .resources import JOBS, PODS, RUNS
+from .resources import JOBS, LEASES, PODS, RUNS
+from .statuses import Document
 from .virtual import START
 
 BEGIN = START + 50  # the first firing of a minutely job is due ten seconds later
@@ -351,6 +352,34 @@ def test_finished_runs_are_kept_as_their_records_are() -> None:
         scene.witness.check()
 
     play(scenario, start=BEGIN)
+
+
+def test_d12_ten_runs_by_hand_are_kept_as_the_limits_say_and_go_with_their_job() -> None:
+    async def scenario() -> None:
+        scene = await scene_of(successfulRunsHistoryLimit=3, podHistoryLimit=2, concurrencyPolicy="Allow")
+        names = [f"run-{number}" for number in range(10)]
+        for number, name in enumerate(names):
+            await scene.at(10 + 3 * number)
+            start_run(scene.api, name, "job")
+        await until_over(scene, *names)
+        await scene.at(400)
+
+        uid, pods = next(iter(scene.witness.accounts)), objects(scene.api, PODS)
+        assert [len(by_hand(scene)), len(objects(scene.api, RUNS)), len(pods)] == [3, 3, 2]
+        owner = {"apiVersion": JOBS.api_version, "kind": JOBS.kind, "name": "job", "uid": uid, "controller": True}
+        assert [pod["metadata"]["ownerReferences"] for pod in pods] == [[owner | {"blockOwnerDeletion": False}]] * 2
+        assert {pod["metadata"]["labels"]["quarterjack.dev/trigger"] for pod in pods} == {"Manual"}
+        delete(scene.api, JOBS, "job")
+        scene.api.collect_garbage()
+        await scene.at(1000)
+        assert objects(scene.api, RUNS) == objects(scene.api, PODS) == claims(scene) == []
+
+    play(scenario, start=BEGIN)
+
+
+def claims(scene: Scene) -> list[Document]:
+    labels = [lease["metadata"]["labels"] for lease in objects(scene.api, LEASES)]
+    return [found for found in labels if "quarterjack.dev/firing" in found]
 
 
 def test_a_limit_of_none_deletes_it_once_it_could_be_looked_at() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import cycle
 from math import inf
 from typing import Any
 
@@ -11,7 +13,7 @@ from quarterjack.names import claim_name
 
 from .actors import TEMPLATE, delete_pod, edit_spec, objects
 from .engine import MINUTELY, Scene, firing_lines, last_lines, play
-from .faults import Fault, Outcome, Plan, Point, Rule
+from .faults import Fault, Outcome, Plan, Point, Request, Rule
 from .resources import PODS
 from .statuses import Document
 from .virtual import START
@@ -166,17 +168,42 @@ def test_an_earlier_firing_that_comes_late_does_not_stop_a_later_one() -> None:
     play(scenario, start=BEGIN)
 
 
-@pytest.mark.parametrize("seconds", [2.0, 15.0])
-def test_statuses_that_come_late_or_conflict_replace_nothing_twice(seconds: float) -> None:
+def late(seconds: float) -> Rule:
+    """Each status write takes so long."""
+    slow = Fault(arrival_seconds=seconds / 2, answer_seconds=seconds / 2)
+    return Rule(fault=slow, method="PATCH", resource="scheduledjobs", times=inf)
+
+
+def conflict() -> Rule:
+    """Of each four status writes three are refused with 409, some of them after they were done."""
+    turns = cycle([Outcome.REFUSED, Outcome.BROKEN, Outcome.REFUSED, None])
+    rule = Rule(fault=Fault(status=409), method="PATCH", resource="scheduledjobs", times=inf)
+
+    def is_refused(_: Request) -> bool:
+        outcome = next(turns)
+        rule.fault = replace(rule.fault, outcome=outcome or Outcome.ANSWERED)
+        return outcome is not None
+
+    rule.where = is_refused
+    return rule
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        pytest.param(late(2), id="2 s late"),
+        pytest.param(late(15), id="15 s late"),
+        pytest.param(conflict(), id="conflicts"),
+    ],
+)
+def test_b05_statuses_that_come_late_or_conflict_replace_nothing_twice(rule: Rule) -> None:
     async def scenario() -> None:
-        plan = Plan()
-        slow = Fault(arrival_seconds=seconds / 2, answer_seconds=seconds / 2)
-        plan.add(Rule(fault=slow, method="PATCH", resource="scheduledjobs", times=inf))
-        scene, uid = await scene_of(plan=plan, startingDeadlineSeconds=60)
+        scene, uid = await scene_of(plan=Plan([rule]), startingDeadlineSeconds=60)
         await scene.at(DUE + 290)
         scene.witness.check(calm_seconds=100, alive=True)
         assert scene.api.ledger.firings(uid) == [FIRST + 60 * n for n in range(5)]
         assert scene.witness.most_alive == 1
+        assert rule.matched > 5
 
     play(scenario, start=BEGIN)
 

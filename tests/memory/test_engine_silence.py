@@ -11,6 +11,7 @@ from .engine import MINUTELY, Scene, firing_lines, play
 from .resources import PODS
 from .statuses import Document
 from .virtual import START
+from .witness import epoch
 
 BEGIN = START + 50  # the first firing is due ten seconds later
 DUE = 10.0
@@ -215,6 +216,35 @@ def test_an_image_that_is_not_there_fails_the_run_after_the_lease_and_frees_the_
         assert "leaseDuration (2m)" in lines(scene)[0]["message"]
         assert scene.witness.most_alive == 1
         assert [pod["status"]["phase"] for pod in objects(scene.api, PODS)] == ["Succeeded"]
+
+    play(scenario, start=BEGIN)
+
+
+@pytest.mark.parametrize(
+    ("mended", "attempts"),
+    [
+        pytest.param(60, [("Failed", "ImagePullBackOff"), ("Succeeded", "")], id="while its first attempt waits"),
+        pytest.param(900, [("Failed", "ImagePullBackOff")] * 3, id="after it has given up"),
+    ],
+)
+def test_d01_a_template_that_is_mended_is_that_of_the_next_attempt_or_of_the_next_firing(
+    mended: int, attempts: list[tuple[str, str]]
+) -> None:
+    async def scenario() -> None:
+        retry = {"maxRetries": 2, "delay": "10s"}
+        scene, _ = await scene_of(runs=5, schedule="1/20 * * * *", template=image("nosuchtag"), retry=retry)
+        scene.kubelet.missing = ("nosuchtag",)
+        await scene.at(DUE + mended)
+        edit_spec(scene.api, "job", template=image("good"))
+        await scene.at(DUE + 1300)
+
+        scene.witness.check(calm_seconds=60)
+        history = sorted(scene.status()["history"], key=lambda line: (line["scheduledTime"], line["attempt"]))
+        told = [(line["state"], line.get("reason", "")) for line in history]
+        assert told == [*attempts, ("Succeeded", "")]
+        assert epoch(history[-1]["scheduledTime"]) == FIRST + 1200
+        assert scene.witness.most_alive == 1
+        assert {pod["spec"]["containers"][0]["image"] for pod in objects(scene.api, PODS)} == {"good"}
 
     play(scenario, start=BEGIN)
 
