@@ -41,7 +41,7 @@ class Admission:
         room = room_to_begin(job, len(self.awaited(line for line in known.values() if line.ended)))
         fresh.sort(key=lambda request: (request.created, request.uid))
         read = await asyncio.gather(*(self.read(request) for request in fresh[: min(room, _TOGETHER)]))
-        return [line_of(request) for request in read if request is not None and is_to_begin(request, job, known)]
+        return [line_of(request, job) for request in read if request is not None and is_to_begin(request, job, known)]
 
     async def read(self, request: Request) -> Request | None:
         """The request as it is now; None where it is gone, or could not be read."""

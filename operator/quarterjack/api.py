@@ -42,6 +42,8 @@ _RETRY_AFTER_MOST = 60.0
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
 PODS = "/api/v1/namespaces/{}/pods"
+CONFIG_MAPS = "/api/v1/namespaces/{}/configmaps"
+ALL_CONFIG_MAPS = "/api/v1/configmaps"
 JOBS = "/apis/quarterjack.dev/v1alpha1/namespaces/{}/scheduledjobs"
 ALL_PODS = "/api/v1/pods"
 ALL_JOBS = "/apis/quarterjack.dev/v1alpha1/scheduledjobs"
@@ -99,6 +101,19 @@ class Api:
     async def get(self, path: str, *, metadata_only: bool = False) -> Answer:
         """Read one object as it is now (a quorum read)."""
         return await self._send("GET", path, accept=METADATA_ONLY if metadata_only else JSON)
+
+    async def log(self, path: str, *, container: str, most: int) -> bytes | Answer:
+        """What a container of the Pod at this path has printed, up to `most` bytes; where it cannot be read, why."""
+        query = {"container": container, "limitBytes": str(most)}
+        try:
+            response = await self._request(
+                "GET", f"{path}/log", query=query, accept="*/*", timeout_seconds=READ_SECONDS
+            )
+        except NotSent as error:
+            return Answer(Ending.NOT_SENT, message=str(error))
+        except Unanswered as error:
+            return Answer(Ending.DOUBT, message=str(error))
+        return response.body if response.status == 200 else read_answer("GET", response)
 
     async def create(
         self,

@@ -10,14 +10,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from .clock import rfc3339
+from .fan import PLANNED, QUEUED
 from .model import Entry, Job, Retry, State, Trigger
 from .names import attempt_of, firing_of, request_of, run_of
 
 BACK_OFF = "BackOff"
 FAILED_CREATE = "FailedCreate"
+DEAD_LETTERS = "DeadLetters"
+LEDGER_LOST = "LedgerLost"
 # The same template makes no Pod the next time either; where it is not known whether a Pod runs, another may be the second; and what
-# was replaced has its successor.
-_NOT_RETRIED = frozenset({"PodInvalid", "LaunchUnknown", "Replaced"})
+# was replaced has its successor. Units have been tried again on their own.
+_NOT_RETRIED = frozenset({"PodInvalid", "LaunchUnknown", "Replaced", DEAD_LETTERS, LEDGER_LOST})
 
 
 def next_attempt(line: Entry, retry: Retry) -> Entry | None:
@@ -36,17 +39,29 @@ def next_attempt(line: Entry, retry: Retry) -> Entry | None:
         message=f"Attempt {line.attempt} failed: {_said(line)}; attempt {following} at {rfc3339(start)}",
         started=start,
         options=line.options,
+        unit=line.unit,
     )
 
 
 def concluded(line: Entry, retry: Retry) -> tuple[Entry, ...]:
-    """The lines that the end of an attempt makes: its own, and that of the attempt that follows."""
+    """The lines that the end of an attempt makes: its own, and that of the attempt that follows. A unit's last is a dead letter."""
     following = next_attempt(line, retry)
     if following is not None:
         return line, following
+    if line.state is State.FAILED and line.unit:
+        return (replace(line, state=State.DEAD_LETTERED, message=_gave_up(line)),)
     if line.state is State.FAILED and line.attempt > 1:
-        return (replace(line, message=f"Gave up after {line.attempt} attempts: {_said(line)}"),)
+        return (replace(line, message=_gave_up(line)),)
     return (line,)
+
+
+def is_fanned(line: Entry) -> bool:
+    """Whether a run is in its units: its plan is over, and it has no Pod of its own any more that would tell of its end."""
+    return line.state is State.RUNNING and line.reason in {PLANNED, QUEUED}
+
+
+def _gave_up(line: Entry) -> str:
+    return f"Gave up after {line.attempt} attempt{'' if line.attempt == 1 else 's'}: {_said(line)}"
 
 
 def _said(line: Entry) -> str:

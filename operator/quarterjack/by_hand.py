@@ -18,6 +18,7 @@ from .names import request_of
 from .options import problem_of, shown_options
 from .report import condition, with_conditions
 from .text import safe
+from .units import Units, units_of
 
 UNSEEN_SECONDS = 600  # a run whose request no view shows may still have one that is to be told of its end
 
@@ -36,15 +37,32 @@ def refusal_of(request: Request, job: Job | None) -> Refusal | None:
         return Refusal("NotFound", f"spec.scheduledJobName: there is no ScheduledJob {name} in this namespace")
     if job.spec.invalid:
         return Refusal("InvalidJob", f"ScheduledJob {job.name} cannot be read: spec: {job.spec.invalid}")
-    if job.spec.unserved:
-        return Refusal("NotImplemented", f"Not served by this version: {', '.join(job.spec.unserved)}")
-    if request.unit:
+    if request.unit and job.spec.fan_out is None:
         return Refusal("InvalidUnit", f"spec.unit: {quoted(request.unit)} is given and the job has no fanOut")
-    problem = problem_of(job.spec.options, request.options)
-    return Refusal("InvalidOptions", problem) if problem else None
+    problem = problem_of(job.spec.options, request.options, unit_option=_unit_option(job))
+    return Refusal("InvalidOptions", problem) if problem else _unit_refusal(request, job)
 
 
-def line_of(request: Request) -> Entry:
+def _unit_option(job: Job) -> str:
+    return job.spec.fan_out.unit_option if job.spec.fan_out is not None else ""
+
+
+def _unit_refusal(request: Request, job: Job) -> Refusal | None:
+    passed = dict(request.options).get(_unit_option(job), "")
+    if request.unit and passed and request.unit != passed:
+        both = f"spec.unit: {quoted(request.unit)} is given, and {quoted(passed)} as option {_unit_option(job)}"
+        return Refusal("InvalidUnit", both)
+    unit = unit_of(request, job)
+    read = units_of([unit]) if unit or _unit_option(job) in dict(request.options) else Units(())
+    return None if isinstance(read, Units) else Refusal("InvalidUnit", read.message)
+
+
+def unit_of(request: Request, job: Job) -> str:
+    """The one unit that a request is for; empty where it is for the job as a whole."""
+    return request.unit or dict(request.options).get(_unit_option(job), "")
+
+
+def line_of(request: Request, job: Job) -> Entry:
     """The line with which an accepted run begins."""
     return Entry(
         id=request.key,
@@ -53,6 +71,7 @@ def line_of(request: Request) -> Entry:
         trigger=Trigger.MANUAL,
         reason="Starting",
         options=shown_options(request.options),
+        unit=unit_of(request, job),
     )
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from dataclasses import replace
 
-from .attempts import FAILED_CREATE, has_record, last_attempts, next_attempt
+from .attempts import FAILED_CREATE, has_record, is_fanned, last_attempts, next_attempt
+from .fan import PLANNED
 from .model import Claim, Entry, Firings, Job, Outcome, PodSight, Policy, Spec, State, Trigger, newest_first
-from .names import firing_of, firings_of, request_of, run_key
+from .names import firing_of, firings_of, is_unit_key, parent_of, request_of, run_key
 from .plan import Plan, start_delay_ms
 from .text import safe
 from .windows import LATE_SECONDS, commit_gap
@@ -59,7 +60,6 @@ def may_fire(job: Job, *, served_by: str) -> bool:
         job.observed
         and not job.deleting
         and not job.spec.suspend
-        and not job.spec.unserved
         and not job.spec.invalid
         and job.status.ready
         and job.status.served_by == served_by
@@ -115,19 +115,23 @@ def advance(plan: Plan, watermark: int, *, now: int, recorded: Callable[[int], b
 
 
 def sighted(entry: Entry | None, claim: Claim | None, pod: PodSight | None) -> Entry | None:
-    """The line of a firing, from the line that stands and what is seen of it. An end is final, but for Stale."""
-    if entry is not None and entry.ended and not (pod is not None and is_late_end(entry, pod)):
+    """The line of a firing, from the line that stands and what is seen of it. An end is final, but for Stale.
+
+    A run that is in its units has no Pod of its own any more, whatever is seen of the one that listed them.
+    """
+    if entry is not None and (is_fanned(entry) or (entry.ended and not (pod is not None and is_late_end(entry, pod)))):
         return entry
     if pod is not None:
-        return _with_stop(_from_pod(entry, pod), claim, pod)
+        return _with_plan(_with_stop(_from_pod(entry, pod), claim, pod), pod)
     if claim is None:
         return entry
     if entry is not None and not entry.to_claim:
         return entry
     line = pending(claim.firing, claim.trigger, claim.attempt) if entry is None else _anew(entry)
     if claim.outcome is not None:
-        settled = claim.outcome.settled
-        return replace(_with(line, claim.outcome), completed=claim.created if settled is None else settled)
+        settled = claim.created if claim.outcome.settled is None else claim.outcome.settled
+        told = _with(line, claim.outcome)
+        return replace(told, completed=settled) if told.ended else replace(told, started=settled)
     if claim.waits_for:
         return replace(line, reason="Waiting", message=f"It waits for {claim.waits_for} to end")
     return replace(line, reason=FAILED_CREATE, message=claim.refusal) if claim.refusal else line
@@ -136,12 +140,15 @@ def sighted(entry: Entry | None, claim: Claim | None, pod: PodSight | None) -> E
 def _anew(entry: Entry) -> Entry:
     """The line of a run whose claim has no Pod yet, from the one that stands."""
     line = pending(entry.scheduled, entry.trigger, entry.attempt)
-    return replace(line, id=entry.id, options=entry.options)
+    return replace(line, id=entry.id, options=entry.options, unit=entry.unit)
 
 
 def is_late_end(entry: Entry, pod: PodSight) -> bool:
-    """Whether it is the end of a run that had been given up as Stale. That its Pod was deleted says nothing of its end."""
-    return entry.state is State.STALE and pod.ended and not pod.cut_short
+    """Whether it is the end of a run that had been given up as Stale. That its Pod was deleted says nothing of its end.
+
+    Nor does the end of a plan: the units that it lists are not run any more.
+    """
+    return entry.state is State.STALE and pod.ended and not pod.cut_short and not pod.plan
 
 
 def _with_stop(line: Entry, claim: Claim | None, pod: PodSight) -> Entry:
@@ -153,6 +160,15 @@ def _with_stop(line: Entry, claim: Claim | None, pod: PodSight) -> Entry:
     if not pod.ended:
         return replace(line, reason=claim.stop.reason, message=claim.stop.message)
     return _with(line, claim.stop) if pod.deleting or pod.cut_short else line
+
+
+def _with_plan(line: Entry, pod: PodSight) -> Entry:
+    """A plan that has succeeded is not the end of its run: the units that it lists are."""
+    if not pod.plan or line.state is not State.SUCCEEDED:
+        return line
+    return replace(
+        line, state=State.RUNNING, reason=PLANNED, message="Its units are about to be queued", completed=None
+    )
 
 
 def _with(line: Entry, outcome: Outcome) -> Entry:
@@ -172,6 +188,7 @@ def _from_pod(entry: Entry | None, pod: PodSight) -> Entry:
         completed=pod.completed,
         pod_name=pod.name,
         options=entry.options if entry is not None else (),
+        unit=entry.unit if entry is not None else pod.unit,
     )
 
 
@@ -186,16 +203,19 @@ def _message(entry: Entry | None, pod: PodSight) -> str:
 def is_over(job: Job, entries: Mapping[str, Entry], firings: Firings, run: str) -> bool:
     """Whether a run has ended for good, as far as is seen: its last attempt has, and none follows.
 
-    `run` is the key of its first attempt. An end that is on record holds, whatever `retry` has been edited to since.
+    `run` is the key of its first attempt. An end that is on record holds, whatever `retry` has been edited to since. One that is in
+    its units is over too, for the other runs of its job: each unit is on its own against its like.
     """
     last = last_attempts(line for line in entries.values() if line.run == run).get(run)
     if last is None and (request_of(run) or firing_of(run) <= job.recorded_until):
         return True  # only lines of runs that are over are dropped
-    if last is not None and last.ended:
+    if last is not None and (last.ended or is_fanned(last)):
         return True
     key = run if last is None else last.id
     seen = sighted(last, firings.claims.get(key), firings.pods.get(key))
-    return seen is not None and seen.ended and next_attempt(seen, job.spec.retry) is None
+    if seen is None:
+        return False
+    return is_fanned(seen) or (seen.ended and next_attempt(seen, job.spec.retry) is None)
 
 
 def prune(
@@ -204,11 +224,15 @@ def prune(
     """The lines that are kept, the newest first.
 
     All runs that are not over or lie above the watermark, or are `awaited` by the requests for them, else those that ended last, as
-    the limits say; of a run the last attempt, and the earlier ones as far as there is room.
+    the limits say; of a run the last attempt, and the earlier ones and its dead letters as far as there is room.
     """
     runs: dict[str, list[Entry]] = {}
+    letters: list[Entry] = []
     for entry in newest_first(entries):
-        runs.setdefault(entry.run, []).append(entry)
+        if is_unit_key(entry.id):
+            letters.append(entry)
+        else:
+            runs.setdefault(entry.run, []).append(entry)
     needed = {run for run, (last, *_) in runs.items() if run in awaited or not is_settled(last, watermark)}
     spare = _HISTORY_MOST - len(needed)
     room = {True: spec.successful_limit, False: spec.failed_limit}
@@ -223,7 +247,8 @@ def prune(
     for last, *earlier in (lines for run, lines in runs.items() if run in kept):
         shown += [last, *earlier[: max(0, spare)]]
         spare -= len(earlier)
-    return shown
+    shown_letters = [letter for letter in letters if parent_of(letter.id) in kept][: max(0, spare)]
+    return newest_first(shown + shown_letters) if shown_letters else shown
 
 
 def is_settled(line: Entry, watermark: int) -> bool:

@@ -312,7 +312,7 @@ class Desk:
                     self._tie(job.uid, entry.id, partial(self._starter.verify, job, entry))
             needs[entry.id] = when
             wake = min(wake, when)
-        if to_claim and self._views_live() and not job.spec.unserved:
+        if to_claim and self._views_live():
             self._tie(job.uid, "what is to be claimed", partial(self._claim_in_order, job.uid, to_claim))
         if needs:
             self._needs[job.uid] = needs

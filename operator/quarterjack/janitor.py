@@ -88,7 +88,7 @@ class Janitor:
         """Since when each firing's end is on record, as far as this replica has seen; and since when each job is gone."""
         now = asyncio.get_running_loop().time()
         seen: dict[tuple[str, str], float] = {}
-        for uid, firings in self._store.firings.items():
+        for uid, firings in self._store.all_firings():
             for key in firings.claims.keys() | firings.pods.keys():
                 since = self._ended_since.get((uid, key)) if uid in self._store.jobs else None
                 # of a run by hand a view of its job that is late shows no line either, so it is asked each time
@@ -111,7 +111,7 @@ class Janitor:
         now = self._api.clock.now()
         closed = now - _CLOSED_SECONDS - (0 if self._fenced() else _UNFENCED_SECONDS)
         buckets: dict[int, list[Claim]] = {}
-        for firings in self._store.firings.values():
+        for _, firings in self._store.all_firings():
             for claim in firings.claims.values():
                 if claim.bucket < closed:
                     buckets.setdefault(claim.bucket, []).append(claim)
@@ -147,7 +147,7 @@ class Janitor:
 
     async def _sweep_pods(self) -> None:
         surplus: list[PodSight] = []
-        for uid, firings in list(self._store.firings.items()):
+        for uid, firings in self._store.all_firings():
             job = self._store.jobs.get(uid)
             if (
                 job is None
@@ -196,7 +196,7 @@ class Janitor:
 
     async def _sweep_sights(self) -> None:
         """Pods whose end is long on record and that still seem alive, or were to be deleted: a late answer may have shown them."""
-        for uid, firings in list(self._store.firings.items()):
+        for uid, firings in self._store.all_firings():
             job = self._store.jobs.get(uid)
             if job is None:
                 continue
@@ -208,7 +208,7 @@ class Janitor:
 
     def _forget_absent(self, pod: PodSight, answer: Answer) -> None:
         """A Pod whose end is on record is not there any more, and its view has not said so."""
-        if answer.ending is Ending.ABSENT and self._store.firings_of(pod.job_uid).pods.get(pod.key) == pod:
+        if answer.ending is Ending.ABSENT and self._store.seen_with(pod.job_uid, pod.key).pods.get(pod.key) == pod:
             self._store.lose_pod(pod.job_uid, pod.key)
 
     async def _sweep_leases(self, now: float) -> None:
@@ -225,7 +225,8 @@ class Janitor:
             await self._reap_members()
 
     def _has_leases(self, uid: str) -> bool:
-        return uid in self._store.run_leases or bool(self._store.firings_of(uid).claims)
+        claims = self._store.firings_of(uid).claims or self._store.units_of(uid).claims
+        return uid in self._store.run_leases or bool(claims)
 
     async def _reap_orphans(self, uid: str) -> int:
         path = LEASES.format(self._namespace)

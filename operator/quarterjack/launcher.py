@@ -186,4 +186,5 @@ def stands_for(document: Raw, run: Run) -> bool:
         and labels.get(names.LABEL_FIRING) == str(run.firing)
         and names.request_of(names.key_of(notes.get(names.RUN_ID, ""))) == names.request_of(run.key)
         and notes.get(names.ATTEMPT) == str(run.attempt)
+        and notes.get(names.UNIT, "") == run.unit
     )

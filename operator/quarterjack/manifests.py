@@ -39,11 +39,15 @@ class Run:
     request: str = ""
     scheduled: int | None = None
     options: Options = ()
+    # Of a fan-out: the unit that it runs; whether its Pod is to list the units; whether it is only units, and has no Pod of its own.
+    unit: str = ""
+    plan: bool = False
+    podless: bool = False
 
     @property
     def key(self) -> str:
         """What tells it apart from the job's other runs."""
-        return names.run_key(self.firing, self.attempt, request=self.request)
+        return names.run_key(self.firing, self.attempt, request=self.request, unit=self.unit)
 
     @property
     def scheduled_time(self) -> int:
@@ -57,8 +61,9 @@ class Run:
 
     @property
     def pod_name(self) -> str:
-        """The one Pod name of this firing and attempt."""
-        return names.pod_name(self.job.name, self.job.uid, names.run_of(self.key), attempt=self.attempt)
+        """The one Pod name of this firing, unit and attempt."""
+        run = names.parent_of(self.key)
+        return names.pod_name(self.job.name, self.job.uid, run, unit=self.unit, attempt=self.attempt)
 
 
 def claim_manifest(run: Run, window: Window, *, holder: str, pods_revision: str) -> dict[str, Any]:
@@ -94,7 +99,7 @@ def pod_manifest(run: Run, window: Window) -> dict[str, Any]:
     Our labels and annotations win over the template's, the template's environment wins over ours.
     """
     job = run.job
-    template = orjson.loads(job.spec.template)
+    template = _template(run)
     meta, spec = template.get("metadata") or {}, template.get("spec") or {}
     spec.setdefault("restartPolicy", "Never")
     if job.spec.active_deadline_seconds is not None:
@@ -115,20 +120,29 @@ def pod_manifest(run: Run, window: Window) -> dict[str, Any]:
                 names.RUN_ID: run.id,
                 names.ATTEMPT: str(run.attempt),
                 names.SCHEDULED_TIME: rfc3339(run.scheduled_time),
-            },
-            "ownerReferences": [
-                {
-                    "apiVersion": names.API_VERSION,
-                    "kind": names.KIND,
-                    "name": job.name,
-                    "uid": job.uid,
-                    "controller": True,
-                    "blockOwnerDeletion": False,
-                }
-            ],
+            }
+            | ({names.UNIT: run.unit} if run.unit else {})
+            | ({names.PLAN: spec["containers"][0]["name"]} if run.plan and spec.get("containers") else {}),
+            "ownerReferences": [names.owner(job.name, job.uid, controller=True)],
         },
         "spec": spec,
     }
+
+
+def _template(run: Run) -> dict[str, Any]:
+    """The job's template; of a plan its own, or the job's with its command in the first container."""
+    template: dict[str, Any] = orjson.loads(run.job.spec.template)
+    fan_out = run.job.spec.fan_out
+    if not run.plan or fan_out is None or fan_out.plan is None:
+        return template
+    plan = orjson.loads(fan_out.plan)
+    if "template" in plan:
+        own: dict[str, Any] = plan["template"]
+        return own
+    containers = (template.get("spec") or {}).get("containers") or [{}]
+    containers[0].pop("args", None)
+    containers[0].update(plan)
+    return template
 
 
 def pod_labels(run: Run) -> dict[str, str]:
@@ -139,7 +153,7 @@ def pod_labels(run: Run) -> dict[str, str]:
         names.LABEL_JOB_UID: run.job.uid,
         names.LABEL_FIRING: str(run.firing),
         names.LABEL_TRIGGER: run.trigger.value,
-    }
+    } | ({names.UNIT: names.unit_label(run.unit)} if run.unit else {})
 
 
 def run_environment(run: Run) -> dict[str, str]:
@@ -155,7 +169,11 @@ def run_environment(run: Run) -> dict[str, str]:
     if run.zones:
         told["SCHEDULED_TIME_ZONE"] = run.zones[0]
         told["SCHEDULED_TIME_ZONES"] = ",".join(run.zones)
-    return told | option_environment(run.job.spec.options, run.options)
+    options, fan_out = dict(run.options), run.job.spec.fan_out
+    if run.unit:
+        told["RUN_UNIT"] = run.unit
+        options |= {fan_out.unit_option: run.unit} if fan_out is not None and fan_out.unit_option else {}
+    return told | option_environment(run.job.spec.options, tuple(options.items()))
 
 
 def _containers(spec: Mapping[str, Any]) -> Iterable[dict[str, Any]]:

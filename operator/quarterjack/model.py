@@ -14,6 +14,7 @@ import orjson
 
 from . import names
 from .clock import epoch_of
+from .fan import FanOut
 
 Raw = Mapping[str, Any]
 
@@ -92,6 +93,7 @@ class Entry:
     count: int = 0
     first_scheduled: int | None = None
     options: Options = ()  # what a run by hand was passed, as far as it is shown
+    unit: str = ""  # of a fan-out
 
     @property
     def firing(self) -> int:
@@ -147,8 +149,8 @@ class Spec:
     retention_seconds: int = 30 * 86400
     pod_limit: int = 2
     options: tuple[Option, ...] = ()
+    fan_out: FanOut | None = None
     without_success_seconds: int | None = None  # health.maxTimeWithoutSuccess
-    unserved: tuple[str, ...] = ()
     invalid: str = ""
 
 
@@ -168,6 +170,7 @@ class Status:
     active: int = 0
     waiting: int = 0  # runs to be caught up or asked for by hand that have no Pod yet
     by_hand: bool = False  # some line that is not final is of a run by hand
+    fanned: bool = False  # some run is in its units
     next_time: int | None = None
     last_schedule_time: int | None = None
     last_success_time: int | None = None
@@ -282,6 +285,8 @@ class PodSight:
     created: int
     trigger: Trigger = Trigger.SCHEDULE
     request: str = ""  # of a run by hand: the UID of its ScheduledJobRun
+    unit: str = ""  # of a fan-out
+    plan: str = ""  # the container that lists units
     attempt: int = 1
     reason: str = ""
     message: str = ""
@@ -302,7 +307,7 @@ class PodSight:
     @property
     def key(self) -> str:
         """The run that it is of."""
-        return names.run_key(self.firing, self.attempt, request=self.request)
+        return names.run_key(self.firing, self.attempt, request=self.request, unit=self.unit)
 
     @property
     def ended(self) -> bool:
@@ -378,6 +383,7 @@ def read_entry(raw: Raw) -> Entry:
         count=int(raw.get("count", 0)),
         first_scheduled=instant(raw.get("firstScheduledTime")),
         options=tuple((raw.get("options") or {}).items()),
+        unit=raw.get("unit", ""),
     )
 
 

@@ -9,6 +9,8 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
 
 GROUP = "quarterjack.dev"
 VERSION = "v1alpha1"
@@ -44,12 +46,21 @@ ATTEMPT = f"{GROUP}/attempt"
 SCHEDULED_TIME = f"{GROUP}/scheduled-time"
 RENEWED = f"{GROUP}/renewed"  # when a replica renewed its membership, by the server's clock
 
+UNIT = f"{GROUP}/unit"  # a label, which may be short for it, and an annotation, which is the whole
+PLAN = f"{GROUP}/plan"  # of a Pod that lists units: which of its containers does
+LABEL_LEDGER = f"{GROUP}/ledger"  # of a ConfigMap: the run of whose units it tells
+
 ROLE_CLAIM = "claim"
 ROLE_RUN = "run"
 ROLE_MEMBER = "member"
+ROLE_LEDGER = "ledger"
+ROLE_LEDGER_PART = "ledger-part"
 
 
 _REQUEST = re.compile(r"[0-9]+m(?P<uid>[0-9a-f]{32})")
+_LABEL_VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_RUN_KEY = re.compile(r"[0-9]+(m[0-9a-f]{32})?(-[0-9]+)?")
+_HASHES_MOST = 20_000
 
 
 def bare(uid: str) -> str:
@@ -57,19 +68,53 @@ def bare(uid: str) -> str:
     return uid.replace("-", "")
 
 
-def run_key(firing: int, attempt: int = 1, *, request: str = "") -> str:
+def run_key(firing: int, attempt: int = 1, *, request: str = "", unit: str = "") -> str:
     """What tells a job's runs apart, and is the id of their line in its history: the firing, and the attempt from the second on.
 
     A run by hand has no firing of its own: it has the second in which it was asked for, by which it is ordered among the others,
-    and the UID of its ScheduledJobRun (`request`), so that each is a run of its own.
+    and the UID of its ScheduledJobRun (`request`), so that each is a run of its own. So is each unit of a fan-out.
     """
     run = f"{firing}m{bare(request)}" if request else str(firing)
+    if unit:
+        run = f"{run}.{unit_hash(unit)}"
     return run if attempt == 1 else f"{run}-{attempt}"
 
 
 def run_of(key: str) -> str:
     """What the attempts of one run have in common: the key of the first."""
     return key.partition("-")[0]
+
+
+def unit_key(run: str, unit: str, attempt: int = 1) -> str:
+    """The key of the run of a unit; `run`: that of the run whose unit it is, whichever of its attempts has planned it."""
+    key = f"{parent_of(run)}.{unit_hash(unit)}"
+    return key if attempt == 1 else f"{key}-{attempt}"
+
+
+@lru_cache(maxsize=_HASHES_MOST)
+def unit_hash(unit: str) -> str:
+    """What stands for a unit in keys: sixteen base32 characters."""
+    return base64.b32encode(hashlib.sha256(unit.encode()).digest()).decode().lower()[:16]
+
+
+def unit_label(unit: str) -> str:
+    """What stands for a unit as the value of a label: itself, where it can."""
+    return unit if _LABEL_VALUE.fullmatch(unit) else unit_hash(unit)
+
+
+def is_unit_key(key: str) -> bool:
+    """Whether a run is that of a unit."""
+    return "." in key
+
+
+def is_run_key(key: str) -> bool:
+    """Whether it is the key of a run, and not of a unit or of anything else."""
+    return _RUN_KEY.fullmatch(key) is not None
+
+
+def parent_of(key: str) -> str:
+    """The run that a unit is of, by the key of its first attempt; of any other run that of its first attempt."""
+    return run_of(key).partition(".")[0]
 
 
 def request_of(key: str) -> str:
@@ -80,7 +125,7 @@ def request_of(key: str) -> str:
 
 def firing_of(key: str) -> int:
     """The firing of a run."""
-    return int(run_of(key).partition("m")[0])
+    return int(parent_of(key).partition("m")[0])
 
 
 def firings_of(keys: Iterable[str]) -> set[int]:
@@ -113,17 +158,30 @@ def run_lease_name(uid: str) -> str:
     return uid
 
 
+def ledger_name(job: str, uid: str, key: str, part: str = "") -> str:
+    """The ConfigMap that tells of the units that an attempt of a run has planned; `part`: which of those that hold them."""
+    return f"{job}-{_digest(uid, key, 'ledger')}{part and '-'}{part}"
+
+
+def owner(job: str, uid: str, **more: Any) -> dict[str, Any]:
+    """The reference by which what is made for a job goes when the job does, without holding that up."""
+    return {"apiVersion": API_VERSION, "kind": KIND, "name": job, "uid": uid, **more, "blockOwnerDeletion": False}
+
+
 def pod_name(job: str, uid: str, run: int | str, *, unit: str = "", attempt: int = 1) -> str:
     """The job's name and ten base32 characters of a hash of (UID, firing, unit, attempt), each with its length before it.
 
     `run`: the firing, or the key of a run by hand.
     """
+    return f"{job}-{_digest(uid, str(run), unit, str(attempt))}"
+
+
+def _digest(*parts: str) -> str:
     digest = hashlib.sha256()
-    for part in (uid, str(run), unit, str(attempt)):
+    for part in parts:
         encoded = part.encode()
         digest.update(len(encoded).to_bytes(4, "big") + encoded)
-    suffix = base64.b32encode(digest.digest()).decode().lower()[:10]
-    return f"{job}-{suffix}"
+    return base64.b32encode(digest.digest()).decode().lower()[:10]
 
 
 def bucket_of(not_after: int) -> int:

@@ -162,13 +162,6 @@ def _short_deadline(schedule: str, seconds: int) -> str:
 def _ready(job: Job, seen: Observation, served: str) -> tuple[str, str, str]:
     if seen.problem is not None:
         return "False", *seen.problem
-    if job.spec.unserved:
-        fields = ", ".join(job.spec.unserved)
-        return (
-            "False",
-            "NotImplemented",
-            f"Not served by this version: {fields}; the job does not fire while it asks for this",
-        )
     if job.spec.suspend:
         return "True", "Suspended", f"spec.suspend is true: no scheduled firing starts. {served}"
     return "True", "Served", served

@@ -16,8 +16,11 @@ _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,17})")
 _SHOWN_CHARACTERS = 400
 
 
-def problem_of(declared: Iterable[Option], given: Options) -> str:
-    """What is wrong with the options of a run, naming the option and the value; empty where nothing is."""
+def problem_of(declared: Iterable[Option], given: Options, *, unit_option: str = "") -> str:
+    """What is wrong with the options of a run, naming the option and the value; empty where nothing is.
+
+    `unit_option`: a run without it is of all units, and each of them has it.
+    """
     known = {option.name: option for option in declared}
     for name, value in given:
         if name not in known:
@@ -26,7 +29,9 @@ def problem_of(declared: Iterable[Option], given: Options) -> str:
         if wanted:
             return f"spec.options.{name}: {quoted(value)} is not {wanted}"
     passed = {name for name, _ in given}
-    missing = [option.name for option in known.values() if option.required and option.name not in passed]
+    missing = [
+        option.name for option in known.values() if option.required and option.name not in {*passed, unit_option}
+    ]
     return f"spec.options.{missing[0]}: is required, pass a value" if missing else ""
 
 

@@ -46,6 +46,8 @@ def read_pod(raw: Raw, *, deleted: bool = False) -> PodSight | None:
         request = names.request_of(names.key_of(notes.get(names.RUN_ID, "")))
     except (KeyError, ValueError):
         return None
+    if (names.UNIT in labels) != (names.UNIT in notes):
+        return None  # somebody has damaged it: which unit it is of cannot be told
     state, reason, message = _verdict(raw)
     cut_short = _cut_short(state, status, meta, deleted=deleted or (state is State.PENDING and _never_bound(raw)))
     if cut_short:
@@ -61,6 +63,8 @@ def read_pod(raw: Raw, *, deleted: bool = False) -> PodSight | None:
         created=epoch_of(meta["creationTimestamp"]),
         trigger=trigger,
         request=request,
+        unit=notes.get(names.UNIT, ""),
+        plan=notes.get(names.PLAN, ""),
         attempt=attempt,
         reason=reason,
         message=safe(message),
@@ -77,7 +81,7 @@ def read_pod(raw: Raw, *, deleted: bool = False) -> PodSight | None:
 def lost_pod(job: Job, entry: Entry, *, now: int) -> PodSight:
     """The Pod of a run that is on record and whose end nobody has seen: it is gone."""
     return PodSight(
-        name=names.pod_name(job.name, job.uid, names.run_of(entry.id), attempt=entry.attempt),
+        name=names.pod_name(job.name, job.uid, names.parent_of(entry.id), unit=entry.unit, attempt=entry.attempt),
         namespace=job.namespace,
         uid="",
         job_uid=job.uid,
@@ -86,6 +90,7 @@ def lost_pod(job: Job, entry: Entry, *, now: int) -> PodSight:
         created=entry.started or entry.firing,
         trigger=entry.trigger,
         request=names.request_of(entry.id),
+        unit=entry.unit,
         attempt=entry.attempt,
         reason="PodDeleted",
         message="The Pod was deleted before its end was seen",

@@ -9,6 +9,7 @@ import orjson
 from . import names
 from .clock import epoch_of
 from .durations import parse_duration, whole_seconds
+from .fan import PLANNED, QUEUED, fan_out_of
 from .model import (
     LEASE_SECONDS,
     LIVE,
@@ -84,8 +85,8 @@ def read_spec(raw: Raw) -> Spec:
             retention_seconds=_duration_ms(raw.get("historyRetention", "30d")) // 1000,
             pod_limit=int(raw.get("podHistoryLimit", 2)),
             options=tuple(_option(option) for option in raw.get("options") or ()),
+            fan_out=fan_out_of(raw.get("fanOut")),
             without_success_seconds=_seconds((raw.get("health") or {}).get("maxTimeWithoutSuccess")),
-            unserved=unserved_fields(raw),
         )
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         return Spec(timing={}, template=orjson.dumps(template), invalid=str(error))
@@ -145,14 +146,6 @@ def _seconds(text: str | None) -> int | None:
     return None if text is None else whole_seconds(text)
 
 
-def unserved_fields(raw: Raw) -> tuple[str, ...]:
-    """The fields in use whose behaviour this version does not have."""
-    asked = {
-        "spec.fanOut": bool(raw.get("fanOut")),
-    }
-    return tuple(name for name, used in asked.items() if used)
-
-
 _BOTH_ENDS = {"startTime", "completionTime"}
 
 
@@ -187,6 +180,7 @@ def read_status(raw: Raw) -> Status:
         schedule_valid=conditions.get("ScheduleValid") != "False",
         stopped=raw.get("state") == "Stopped",
         live=any(line["state"] in LIVE for line in history),
+        fanned=any(line["state"] == State.RUNNING and line.get("reason") in _IN_UNITS for line in history),
         by_hand=any(line["state"] in LIVE and line.get("trigger") == Trigger.MANUAL for line in history),
         oldest_end=instant(min((_ended(line) for line in history if line["state"] not in LIVE), default="")),
         raw=orjson.dumps(raw),
@@ -198,6 +192,7 @@ def _ended(line: Raw) -> str:
     return str(line.get("completionTime") or line.get("lastScheduledTime") or line.get("scheduledTime") or "")
 
 
+_IN_UNITS = frozenset({PLANNED, QUEUED})
 _WAIT = frozenset({Trigger.CATCH_UP, Trigger.MANUAL})
 
 
@@ -207,7 +202,8 @@ def _is_waiting(line: Raw) -> bool:
 
 def _last_duration(history: Iterable[Raw]) -> int | None:
     """How long the run took that ended last."""
-    ended = ((line["completionTime"], line["startTime"]) for line in history if line.keys() >= _BOTH_ENDS)
+    runs = (line for line in history if line.keys() >= _BOTH_ENDS and not names.is_unit_key(line["id"]))
+    ended = ((line["completionTime"], line["startTime"]) for line in runs)
     completed, started = max(ended, default=("", ""))
     return epoch_of(completed) - epoch_of(started) if completed else None
 

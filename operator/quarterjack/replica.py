@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from typing import Any
 
 from prometheus_client import CollectorRegistry
@@ -17,12 +17,16 @@ from .desk import Desk
 from .distributions import Distributions
 from .errors import QuarterjackError
 from .events import Recorder
+from .fanout import FanOuts
 from .feed import Feed
 from .fence import Fence
 from .janitor import Janitor
 from .launcher import Launcher
 from .lease import Claims
+from .ledger_sweep import LedgerSweep
+from .ledgers import Ledgers
 from .membership import Membership
+from .model import Entry, Job
 from .overlap import Overlap
 from .plans import PlanBook
 from .reflector import Reflector
@@ -35,6 +39,7 @@ from .stops import Stops
 from .store import LeaseView, PodView, Store
 from .transport import Transport
 from .turns import Due, Turns
+from .unit_runs import UnitRuns
 from .upkeep import Upkeep
 
 log = logging.getLogger(__name__)
@@ -92,22 +97,24 @@ class Replica:
             claimed=self.distributions.claim.observe,
             launched=self.distributions.launch.observe,
             warn=self.recorder.warn,
+            unit_line=self._unit_line,
+        )
+        upkeep = Upkeep(
+            self.store,
+            self.api.clock,
+            launcher,
+            self.run_leases,
+            stops,
+            watched_since=self._watched_since,
+            views_live=self._views_live,
+            busy=lambda: self.turns.busy,
         )
         self.desk = Desk(
             self.store,
             self.api.clock,
             plans,
             self.membership,
-            Upkeep(
-                self.store,
-                self.api.clock,
-                launcher,
-                self.run_leases,
-                stops,
-                watched_since=self._watched_since,
-                views_live=self._views_live,
-                busy=lambda: self.turns.busy,
-            ),
+            upkeep,
             served_by=lambda: self.served_by,
             views_live=self._views_live,
             scheduling=settings.schedule,
@@ -135,10 +142,30 @@ class Replica:
             served_by=lambda: self.served_by,
             busy=lambda: self.turns.busy,
             written=lambda uid, done: self.desk.written(uid, done=done),
+            told=self._told,
         )
         self.writer.tallies.on_start.append(self.distributions.start.observe)
         self.writer.tallies.on_end.append(self.distributions.duration.observe)
         self.desk.open(self.turns, self.writer, self.starter)
+        ledgers = Ledgers(self.api)
+        self.fan_outs = FanOuts(
+            self.api,
+            self.store,
+            ledgers,
+            UnitRuns(self.store, self.starter, upkeep, ledgers, busy=lambda: self.turns.busy),
+            self.membership,
+            served_by=lambda: self.served_by,
+            views_live=self._views_live,
+            write=self._write,
+        )
+        self.ledger_sweep = LedgerSweep(
+            self.api,
+            self.store,
+            self.starter,
+            self.membership,
+            namespaces=settings.watch_namespaces,
+            served_by=lambda: self.served_by,
+        )
         self.requests = RunRequests(
             self.api,
             self.store,
@@ -149,7 +176,7 @@ class Replica:
             namespaces=settings.watch_namespaces,
             served_by=lambda: self.served_by,
             write=self._write,
-            attend=lambda uid: self.desk.agenda.bring_forward(uid, self.api.clock.now()),
+            attend=self._attend_to,
         )
         self.janitor = Janitor(
             self.api,
@@ -167,10 +194,22 @@ class Replica:
             due.uid, due.firing, due.start, generation=due.generation, careful=due.careful
         )
 
+    async def _unit_line(self, job: Job, key: str) -> Entry | None:
+        return await self.fan_outs.line_to_launch(job, key)
+
+    def _told(self, uid: str) -> Iterable[Entry]:
+        return self.fan_outs.told(uid)
+
     def _write(self, uid: str) -> None:
-        """Have a job's status written at once, for a run by hand."""
+        """Have a job's status written at once, for a run by hand, or one that is in its units."""
         if self._views_live():
             self.writer.ask(uid, Need.BEGIN)
+
+    def _attend_to(self, uid: str) -> None:
+        """Look at a job, for a run by hand."""
+        now = self.api.clock.now()
+        self.desk.agenda.bring_forward(uid, now)
+        self.fan_outs.agenda.bring_forward(uid, now)
 
     def _pods_revision(self) -> str:
         """The oldest revision among the Pod views: no later than any claim that is about to be made."""
@@ -218,6 +257,8 @@ class Replica:
             self._attend(),
             self.feed.run(self.starter),
             self.requests.run(),
+            self.fan_outs.agenda.run(),
+            self.ledger_sweep.run(),
             self.janitor.run(),
             self.recorder.run(),
         ]
@@ -252,6 +293,7 @@ class Replica:
                 await self.turns.close()
                 await self.desk.close()
                 await self.requests.close()
+                await self.fan_outs.close()
                 await self.writer.flush()
                 await self.recorder.flush()
                 await self.membership.leave()

@@ -8,12 +8,12 @@ from typing import Any
 
 import orjson
 
-from .attempts import concluded, has_record, last_attempts
+from .attempts import BACK_OFF, concluded, has_record, is_fanned, last_attempts
 from .clock import rfc3339
 from .decision import advance, is_settled, prune, sighted
 from .health import Health, judge, vitals_of
 from .model import Entry, Firings, Job, State, Trigger, instant, newest_first, read_entry
-from .names import run_key
+from .names import is_unit_key, parent_of, run_key
 from .plan import ByHandPlan, Plan
 from .text import shortened
 
@@ -45,6 +45,7 @@ def entry_document(entry: Entry) -> dict[str, Any]:
         "startTime": rfc3339(entry.started) if entry.started is not None else "",
         "completionTime": rfc3339(entry.completed) if entry.completed is not None else "",
         "podName": entry.pod_name,
+        "unit": entry.unit,
         "count": entry.count,
         "options": dict(entry.options),
         "firstScheduledTime": rfc3339(entry.first_scheduled) if entry.first_scheduled is not None else "",
@@ -95,8 +96,11 @@ def with_health(job: Job, plan: Plan | None, status: Mapping[str, Any], *, now: 
     return {**status, "health": verdict.health.value, "conditions": with_conditions(status, [healthy])}
 
 
-def lines_of(job: Job, firings: Firings, added: Iterable[Entry] = ()) -> dict[str, Entry]:
-    """All lines, by id: those that stand and those to add, brought up to what is seen, and the attempts that follow on failures."""
+def lines_of(job: Job, firings: Firings, added: Iterable[Entry] = (), told: Iterable[Entry] = ()) -> dict[str, Entry]:
+    """All lines, by id: those that stand and those to add, brought up to what is seen, and the attempts that follow on failures.
+
+    `told`: what is known of runs that are in their units, from elsewhere; and their dead letters.
+    """
     known = {entry.id: entry for entry in (*job.status.entries(), *added)}
     lines = dict(known)
     for key in firings.claims.keys() | firings.pods.keys():
@@ -110,13 +114,27 @@ def lines_of(job: Job, firings: Firings, added: Iterable[Entry] = ()) -> dict[st
         for made in concluded(seen, job.spec.retry) if fresh else [seen]:
             if made.id == key or made.id not in lines:
                 lines[made.id] = made
+    for line in told:
+        lines |= _told(job, lines, line)
     return lines
 
 
+def _told(job: Job, lines: Mapping[str, Entry], line: Entry) -> dict[str, Entry]:
+    """The lines that something told of units makes: as long as their run is in its units, and in no other attempt."""
+    if is_unit_key(line.id):
+        stands = any(known.run == parent_of(line.id) for known in lines.values())
+        return {line.id: line} if stands and line.id not in lines else {}
+    if line.id not in lines or not is_fanned(lines[line.id]):
+        return {}
+    made = concluded(line, job.spec.retry) if line.ended else (line,)
+    return {entry.id: entry for entry in made}
+
+
 def fresh_ends(before: Iterable[Entry], after: Mapping[str, Entry]) -> list[Entry]:
-    """The last lines of the runs whose end was not on record before, in the order of their ends."""
+    """The last lines of the runs whose end was not on record before, in the order of their ends. Units do not count."""
     known = last_attempts(before)
-    fresh = [line for run, line in after.items() if line.ended and _is_news(line, known.get(run))]
+    runs = ((run, line) for run, line in after.items() if line.ended and not is_unit_key(line.id))
+    fresh = [line for run, line in runs if _is_news(line, known.get(run))]
     return sorted(fresh, key=lambda line: (line.completed or line.scheduled, line.scheduled))
 
 
@@ -140,7 +158,7 @@ def _summary(
 ) -> dict[str, Any]:
     active = newest_first(line for line in runs.values() if is_active(line))
     by_itself = [line for line in lines if line.trigger is not Trigger.MANUAL]
-    run = [e.scheduled for e in by_itself if e.state not in _NOT_RUN and e.pod_name]
+    run = [e.scheduled for e in by_itself if e.state not in _NOT_RUN and _has_begun(e)]
     counted = [line for line in fresh if _counts(line)]
     summary: dict[str, Any] = {
         "active": [_active(e) for e in active[:_ACTIVE_MOST]],
@@ -168,19 +186,24 @@ def _summary(
 
 def _counts(line: Entry) -> bool:
     """Whether a run tells how its job is. One by hand does by a success, where it did what the job always does."""
-    return line.trigger is not Trigger.MANUAL or (line.state is State.SUCCEEDED and not line.options)
+    return line.trigger is not Trigger.MANUAL or (line.state is State.SUCCEEDED and not line.options and not line.unit)
+
+
+def _has_begun(line: Entry) -> bool:
+    """Whether it has a Pod, or units; one that waits to be tried again has a start time, and neither."""
+    return bool(line.pod_name) or (line.started is not None and line.reason != BACK_OFF)
 
 
 def _begin(line: Entry) -> int | None:
     """When a run began, as far as it did; one that failed without a start counts as one, or nothing would ever tell of it."""
-    if line.started is not None and line.pod_name:
+    if line.started is not None and _has_begun(line):
         return line.started
     return (line.completed or line.scheduled) if line.state in _FAILURES else None
 
 
 def is_active(line: Entry) -> bool:
-    """Whether a run is under way, by its last line: it has a Pod, or had one and waits for its next attempt."""
-    return not line.ended and (bool(line.pod_name) or line.attempt > 1)
+    """Whether a run is under way, by its last line: it has a Pod, or had one and waits for its next attempt, or is in its units."""
+    return not line.ended and (bool(line.pod_name) or line.attempt > 1 or is_fanned(line))
 
 
 def _active(entry: Entry) -> dict[str, Any]:
@@ -197,7 +220,7 @@ def schedule_state(job: Job, plan: Plan, *, watermark: int) -> str:
 
 def next_time(job: Job, plan: Plan, *, after: int) -> str | None:
     """The first firing that is yet to come, as the API writes it."""
-    following = None if job.spec.suspend or job.spec.unserved else plan.next_after(after)
+    following = None if job.spec.suspend else plan.next_after(after)
     return rfc3339(following) if following is not None else None
 
 

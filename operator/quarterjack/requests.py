@@ -301,14 +301,7 @@ class RunRequests:
         """The request, once it is to go when its job does: so one that is accepted for a job is never run by another of its name."""
         if request.owner == job.uid:
             return request
-        owner = {
-            "apiVersion": names.API_VERSION,
-            "kind": names.KIND,
-            "name": job.name,
-            "uid": job.uid,
-            "blockOwnerDeletion": False,
-        }
-        owners = [*orjson.loads(request.owners), owner]
+        owners = [*orjson.loads(request.owners), names.owner(job.name, job.uid)]
         meta = {"uid": request.uid, "resourceVersion": str(request.revision), "ownerReferences": owners}
         return await self._patch(request, {"metadata": meta}, "")
 

@@ -158,7 +158,7 @@ class RunLeases:
             seconds, renewed = max(seconds, lease.seconds or 0), lease.renewed or 0
         if renewed > now:
             renewed = 0  # it was stamped by a clock that was ahead
-        claim = self._store.firings_of(job.uid).claims.get(pod.key)
+        claim = self._store.seen_with(job.uid, pod.key).claims.get(pod.key)
         stop = claim.stop if claim is not None else None
         return signs.given_up(pod, seconds, now=now, watched_since=max(self._watched_since(), renewed), stop=stop)
 

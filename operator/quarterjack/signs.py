@@ -26,6 +26,7 @@ from .model import Outcome, PodSight, Spec, State
 
 STOPPED_SECONDS = 10
 RUN_DELETED = Outcome(State.CANCELED, "RunDeleted", "Its ScheduledJobRun was deleted")
+PLAN_LOST = Outcome(State.FAILED, "PlanLost", "The plan's Pod was deleted before its output was read")
 
 
 def silence(pod: PodSight) -> tuple[float, str, str]:

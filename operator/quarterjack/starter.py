@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Protocol
 
@@ -18,22 +18,25 @@ from .api import JOBS, Api, Ending, object_path
 from .attempts import FAILED_CREATE, waits_for_others, waits_until
 from .clock import ServerClock
 from .decision import in_time, is_recorded, may_fire, start_time
+from .fan import PLANNED
 from .launcher import Launch, Launched, Launcher, Trace, Traced
 from .lease import Claims
 from .manifests import Run, Window
 from .model import Claim, Entry, Job, Outcome, PodSight, State, Trigger
-from .names import attempt_of, firing_of, request_of, run_key
+from .names import attempt_of, firing_of, is_unit_key, request_of, run_key
 from .overlap import Overlap
 from .plan import Plan, given_zones
 from .pod import lost_pod
 from .reading import read_claim, read_job
 from .runs import Held, Taken
-from .signs import RUN_DELETED, start_limit_seconds
+from .signs import PLAN_LOST, RUN_DELETED, start_limit_seconds
 from .store import Store
 from .waiting import comes_after_others
 from .windows import COMMIT_SECONDS, ON_TIME_SECONDS, PENDING_SECONDS, commit_gap
 
 log = logging.getLogger(__name__)
+
+_PODLESS = Outcome(State.RUNNING, PLANNED, "Its units are about to be queued")
 
 
 class Plans(Protocol):
@@ -45,7 +48,10 @@ class Plans(Protocol):
 
 
 class Starter:
-    """Starts firings. `pods_revision` is the Pod view's revision, `fenced` whether the fence is known to stand."""
+    """Starts firings. `pods_revision` is the Pod view's revision, `fenced` whether the fence is known to stand.
+
+    `unit_line`: that of a unit, where a read of its ledger shows that it is still to be launched.
+    """
 
     def __init__(
         self,
@@ -62,6 +68,7 @@ class Starter:
         claimed: Callable[[float], None],
         launched: Callable[[float], None],
         warn: Callable[[Job, str, str], None],
+        unit_line: Callable[[Job, str], Awaitable[Entry | None]],
     ) -> None:
         self._api = api
         self._store = store
@@ -75,6 +82,7 @@ class Starter:
         self._claimed = claimed
         self._launched = launched
         self._warn = warn
+        self._unit_line = unit_line
         self._reading: dict[str, tuple[float, asyncio.Future[int | None]]] = {}  # by job: when it began
 
     @property
@@ -96,7 +104,7 @@ class Starter:
         if careful and self._store.recorded(uid, run_key(firing), ended=False):
             return False
         window = Window(int(start), int(start) + ON_TIME_SECONDS)
-        return await self._claim(self._run(job, run_key(firing), Trigger.SCHEDULE), window)
+        return await self._claim(self._run(job, Entry(run_key(firing), firing, State.PENDING)), window)
 
     async def _read_since(self, uid: str, start: float) -> bool:
         """Whether the job was read since an instant: before, by now, or by a read that is under way for others of its firings."""
@@ -125,13 +133,17 @@ class Starter:
         entry = self._store.entries(uid).get(key)
         if entry is None or not entry.to_claim or date < waits_until(entry) or not self._is_told(key):
             return
-        run = self._run(job, key, entry.trigger)
-        if waits_for_others(run.attempt, run.trigger) and self._why_skip(run) is None:
+        run = self._run(job, entry)
+        if waits_for_others(run.attempt, run.trigger) and not run.podless and self._why_skip(run) is None:
             verdict = await self._overlap.verdict(run)
             if verdict is Taken.DOUBT or isinstance(verdict, Held):
                 return
         # the window counts from the read, by the server's clock: a stall after it must not move it
         await self._claim(run, Window(date - COMMIT_SECONDS, date + PENDING_SECONDS))
+
+    async def unit(self, job: Job, line: Entry, *, date: int) -> None:
+        """Claim the run of a unit and launch it, within a few seconds of a read that shows its line."""
+        await self._claim(self._run(job, line), Window(date - COMMIT_SECONDS, date + PENDING_SECONDS))
 
     async def _claim(self, run: Run, window: Window) -> bool:
         claim = await self._claims.create(run, window, pods_revision=self._pods_revision())
@@ -144,7 +156,7 @@ class Starter:
 
     def _tell(self, hears: Callable[[float], None], run: Run) -> None:
         """Tell how late a firing is, counted from its start time; only of those that the schedule starts."""
-        if run.attempt == 1 and run.trigger is Trigger.SCHEDULE:
+        if run.attempt == 1 and run.trigger is Trigger.SCHEDULE and not run.unit:
             hears(max(0.0, self._clock.now() - self._start_time(run)))
 
     def _start_time(self, run: Run) -> float:
@@ -176,9 +188,9 @@ class Starter:
         job = self._store.jobs.get(seen.job_uid)
         if read is None or job is None or job.deleting or not self._is_ours(job):
             return
-        if is_recorded(job, self._store.entries(job.uid), claim.key) or not self._is_told(claim.key):
+        run = await self._to_launch(job, claim)
+        if run is None:
             return
-        run = self._run(job, claim.key, claim.trigger)
         pods_revision = self._pods_revision()
         if claim.waits_for:
             await self._resume(run, claim, pods_revision, date=answer.date)
@@ -196,6 +208,18 @@ class Starter:
             self._store.put_claim(taken)
             log.info("took its claim over from %s", claim.holder, extra=logs.of_run(run))
             await self._proceed(run, taken, not_before=answer.date)
+
+    async def _to_launch(self, job: Job, claim: Claim) -> Run | None:
+        """The run of a claim, where no record says that it has been launched, or has ended."""
+        if not self._is_told(claim.key):
+            return None
+        entries = self._store.entries(job.uid)
+        if is_unit_key(claim.key):
+            line = await self._unit_line(job, claim.key)
+            return None if line is None else self._run(job, line)
+        if is_recorded(job, entries, claim.key):
+            return None
+        return self._run(job, entries.get(claim.key) or Entry(claim.key, claim.firing, State.PENDING, claim.trigger))
 
     async def _resume(self, run: Run, claim: Claim, pods_revision: str, *, date: int) -> None:
         """Launch what has waited for others, if it need not any more. Nothing of it can have been launched while it did."""
@@ -219,6 +243,8 @@ class Starter:
                 return Outcome(State.FAILED, "PodNameTaken", "A Pod of another owner has the run's name")
             case Traced.GONE if trace.sight is not None:
                 self._store.put_pod(trace.sight)
+                if trace.sight.plan and trace.sight.state is State.SUCCEEDED:
+                    return PLAN_LOST
                 return Outcome(trace.sight.state, trace.sight.reason, trace.sight.message)
             case Traced.GONE | Traced.UNKNOWN:
                 return _launch_unknown("the events of its Pod's name are no longer kept")
@@ -232,7 +258,7 @@ class Starter:
 
     async def _proceed(self, run: Run, claim: Claim, *, not_before: int) -> None:
         """As the claim's holder: skip, wait, or launch."""
-        verdict = self._why_skip(run) or await self._overlap.verdict(run)
+        verdict = self._why_skip(run) or await self._verdict(run)
         if isinstance(verdict, Outcome):
             await self._settle(claim, verdict)
         elif isinstance(verdict, Held):
@@ -244,11 +270,17 @@ class Starter:
         )
         await self._after(run, claim, result)
 
+    async def _verdict(self, run: Run) -> Outcome | Held | Taken:
+        """Whether others are in its way. Of a unit its ledger has told; and where there are only units, there is nothing to start."""
+        if run.podless:
+            return _PODLESS
+        return Taken.YES if run.unit else await self._overlap.verdict(run)
+
     def _why_skip(self, run: Run) -> Outcome | None:
         """Why a run does not start at all. One that has begun goes on, as the retries of a Job do; and one by hand is wanted now."""
         if self._store.asked.is_canceled(run.key):
             return RUN_DELETED
-        if run.attempt > 1 or run.trigger is Trigger.MANUAL:
+        if run.attempt > 1 or run.trigger is Trigger.MANUAL or run.unit:
             return None
         spec = run.job.spec
         if spec.suspend:
@@ -324,7 +356,7 @@ class Starter:
 
     async def verify(self, job: Job, entry: Entry) -> None:
         """Read the Pod of a run whose record is open and whose Pod no view shows."""
-        run = self._run(job, entry.id, entry.trigger)
+        run = self._run(job, entry)
         found = await self._launcher.read(run)
         if isinstance(found, PodSight):
             self._store.put_pod(found)
@@ -340,9 +372,15 @@ class Starter:
         asked = self._store.asked
         return not request_of(key) or asked.of_run(key) is not None or asked.is_canceled(key)
 
-    def _run(self, job: Job, key: str, trigger: Trigger) -> Run:
+    def _run(self, job: Job, line: Entry) -> Run:
+        key, of_unit, fan_out = line.id, is_unit_key(line.id), job.spec.fan_out
         plan, request = self._plans(job), self._store.asked.of_run(key)
-        run = Run(job, firing_of(key), trigger, attempt_of(key), request=request_of(key))
+        run = Run(job, firing_of(key), line.trigger, attempt_of(key), request=request_of(key))
+        if of_unit:
+            run = replace(run, unit=line.unit)
+        elif fan_out is not None or line.unit:
+            planned = fan_out is not None and fan_out.plan is not None and not line.unit
+            run = replace(run, plan=planned, podless=not planned)
         if request is not None:
             run = replace(run, scheduled=request.scheduled, options=request.options)
         zones = plan.zones_at(run.scheduled_time) if plan is not None else ()

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from enum import IntEnum
 from functools import partial
 from typing import Any
@@ -66,7 +67,7 @@ class Need(IntEnum):
 
 
 class StatusWriter:
-    """The queue of statuses to write."""
+    """The queue of statuses to write. `told`: what is known of a job's runs that are in their units."""
 
     def __init__(
         self,
@@ -83,6 +84,7 @@ class StatusWriter:
         served_by: Callable[[], str],
         busy: Callable[[], bool],
         written: Callable[[str, bool], None],
+        told: Callable[[str], Iterable[Entry]],
     ) -> None:
         self._api = api
         self._store = store
@@ -96,6 +98,7 @@ class StatusWriter:
         self._served_by = served_by
         self._busy = busy
         self._written = written
+        self._told = told
         self._needs: dict[str, Need] = {}
         self._queue: deque[str] = deque()
         self._tasks: dict[str, asyncio.Task[bool]] = {}
@@ -208,7 +211,7 @@ class StatusWriter:
         asked: list[Entry] = []
         if job.status.served_by == self._served_by():
             asked = await self._admission.lines(job, self._store.entries(uid))
-        lines = lines_of(job, self._store.firings_of(uid), asked)
+        lines = lines_of(job, self._store.firings_of(uid), asked, self._told(uid))
         kept, now = self._admission.awaited(lines.values()), int(self._api.clock.now())
         return await self._put(job, report(job, self._plans(job), lines, now=now, awaited=kept), lines)
 
@@ -347,12 +350,16 @@ class StatusWriter:
         """What the API server says to a Pod of the template: asked once a generation, by a dry run."""
         if job.spec.invalid:
             return Trial()
-        now = int(self._api.clock.now())
-        answer = await self._launcher.trial(Run(job, job.created, Trigger.SCHEDULE), Window(now - 60, now + 60))
-        if answer.ending is not Ending.REFUSED:
-            return Trial()
-        said = safe(f"spec.template: {answer.message}")
-        return Trial(error=said) if answer.status in {400, 422} else Trial(doubt=said)
+        now, run, fan_out = int(self._api.clock.now()), Run(job, job.created, Trigger.SCHEDULE), job.spec.fan_out
+        trials = [("spec.template", run)]
+        if fan_out is not None and fan_out.plan is not None:
+            trials.append(("spec.fanOut.plan", replace(run, plan=True)))
+        for field, tried in trials:
+            answer = await self._launcher.trial(tried, Window(now - 60, now + 60))
+            if answer.ending is Ending.REFUSED:
+                said = safe(f"{field}: {answer.message}")
+                return Trial(error=said) if answer.status in {400, 422} else Trial(doubt=said)
+        return Trial()
 
     async def _put(self, job: Job, status: Mapping[str, Any], lines: Mapping[str, Entry]) -> bool:
         """Write a status at the job's revision; True where it is written, or need not be. `lines`: also those that it drops."""

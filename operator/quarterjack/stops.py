@@ -38,7 +38,7 @@ class Stops:
 
     async def _note(self, pod: PodSight, why: Outcome) -> bool:
         """Whether the claim says why, by our write or another's. A run whose claim is gone is stopped without a note."""
-        claim = self._store.firings_of(pod.job_uid).claims.get(pod.key)
+        claim = self._store.seen_with(pod.job_uid, pod.key).claims.get(pod.key)
         if claim is not None and claim.stop is not None:
             return True
         noted = None if claim is None else await self._claims.stop(claim, why)

@@ -6,15 +6,15 @@ A view is a hint to act, never evidence of absence. Whoever wants to hear of cha
 from __future__ import annotations
 
 import asyncio
-import re
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from . import names
 from .asked import Asked
-from .attempts import has_record
+from .attempts import has_record, last_attempts
 from .clock import epoch_of
 from .decision import is_late_end
 from .errors import QuarterjackError
@@ -25,7 +25,6 @@ from .reading import read_claim
 EXPIRE_SECONDS = 10.0  # a replica that has not renewed its membership for so long is gone
 _PARSED_MOST = 2_000
 _GONE_SECONDS = 60.0  # longer than any request: an answer from before its deletion must not bring a job back
-_KEY = re.compile(r"[0-9]+(m[0-9a-f]{32})?(-[0-9]+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,7 @@ class RunLease:
     def key(self) -> str:
         """The run that holds it, empty where none does."""
         key = names.key_of(self.holder)
-        return key if _KEY.fullmatch(key) else ""
+        return key if names.is_run_key(key) else ""
 
 
 @dataclass(slots=True)
@@ -63,6 +62,8 @@ class Store:
     def __init__(self) -> None:
         self.jobs: dict[str, Job] = {}
         self.firings: dict[str, Firings] = {}
+        self.units: dict[str, Firings] = {}  # of fan-outs: apart, for there may be ten thousand of them
+        self.unit_ends: dict[str, set[str]] = {}  # the units whose end is in a ledger, as far as it is known here
         self.run_leases: dict[str, RunLease] = {}
         self.run_lease_times: dict[str, float] = {}  # when each was seen to change, on our monotonic clock
         self.members: dict[str, Member] = {}
@@ -70,9 +71,11 @@ class Store:
         self.on_job: list[Callable[[str], None]] = []
         self.on_claim: list[Callable[[Claim], None]] = []
         self.on_pod: list[Callable[[PodSight], None]] = []
+        self.on_unit: list[Callable[[str], None]] = []  # by job
         self.on_members: list[Callable[[], None]] = []
         self.read_times: dict[str, float] = {}  # when the last quorum read of a job began, on the server's clock
         self._entries: OrderedDict[str, tuple[int, dict[str, Entry]]] = OrderedDict()
+        self._lasts: dict[str, tuple[int, dict[str, Entry]]] = {}  # of jobs with units: the last line of each run
         self._gone: OrderedDict[str, float] = OrderedDict()  # and until when that is remembered
 
     def put_job(self, job: Job) -> None:
@@ -101,14 +104,29 @@ class Store:
     def drop_job(self, uid: str) -> None:
         """A job is not shown any more."""
         if self.jobs.pop(uid, None) is not None:
-            self._entries.pop(uid, None)
-            self.read_times.pop(uid, None)
+            for known in (self._entries, self.read_times, self.unit_ends, self._lasts):
+                known.pop(uid, None)
             for tell in self.on_job:
                 tell(uid)
 
     def firings_of(self, uid: str) -> Firings:
         """What is seen of a job's firings; the job itself may not be known yet, or no longer."""
         return self.firings.get(uid) or Firings()
+
+    def units_of(self, uid: str) -> Firings:
+        """What is seen of the units of a job's fan-outs."""
+        return self.units.get(uid) or Firings()
+
+    def all_firings(self) -> Iterator[tuple[str, Firings]]:
+        """What is seen of all firings and units, by job."""
+        return chain(list(self.firings.items()), list(self.units.items()))
+
+    def seen_with(self, uid: str, key: str) -> Firings:
+        """What is seen of a run, among others."""
+        return self.units_of(uid) if names.is_unit_key(key) else self.firings_of(uid)
+
+    def _place(self, key: str) -> dict[str, Firings]:
+        return self.units if names.is_unit_key(key) else self.firings
 
     def entries(self, uid: str) -> Mapping[str, Entry]:
         """A job's history by run (not the coalesced lines), parsed once a revision."""
@@ -126,32 +144,52 @@ class Store:
 
     def recorded(self, uid: str, key: str, *, ended: bool) -> bool:
         """Whether a run has its record (and, with `ended`, its final one)."""
+        if names.is_unit_key(key):
+            return key in self.unit_ends.get(uid, ()) or self._is_over(uid, names.parent_of(key))
         job = self.jobs.get(uid)
         if job is not None and not job.status.live and key.isdigit() and int(key) <= job.recorded_until:
             return True  # no line says otherwise: the history need not be parsed
         return job is not None and has_record(job, self.entries(uid), key, ended=ended)
 
+    def _is_over(self, uid: str, run: str) -> bool:
+        """Whether the run of units is over by its record, and with it all of them."""
+        job = self.jobs.get(uid)
+        if job is None:
+            return False
+        known = self._lasts.get(uid)
+        if known is None or known[0] != job.revision:
+            known = self._lasts[uid] = job.revision, last_attempts(self.entries(uid).values())
+        last = known[1].get(run)
+        return has_record(job, {}, run, ended=True) if last is None else last.ended
+
     def put_claim(self, claim: Claim) -> None:
         """Take a claim that an answer or an event showed."""
-        claims = self.firings.setdefault(claim.job_uid, Firings()).claims
+        claims = self._place(claim.key).setdefault(claim.job_uid, Firings()).claims
         known = claims.get(claim.key)
         if known is not None and known.uid == claim.uid and known.revision >= claim.revision:
             return
         claims[claim.key] = claim
         self.sign_of(claim.holder)
+        if names.is_unit_key(claim.key):
+            self._tell_unit(claim.job_uid)
+            return
         for tell in self.on_claim:
             tell(claim)
 
+    def _tell_unit(self, uid: str) -> None:
+        for tell in self.on_unit:
+            tell(uid)
+
     def drop_claim(self, uid: str, key: str, lease_uid: str) -> None:
         """A claim is gone."""
-        firings = self.firings.get(uid)
+        firings = self._place(key).get(uid)
         if firings is not None and key in firings.claims and firings.claims[key].uid == lease_uid:
             del firings.claims[key]
             self._tidy(uid)
 
     def put_pod(self, sight: PodSight) -> None:
         """Take a Pod as an event showed it; one that is gone stays until its end is recorded."""
-        pods = self.firings.setdefault(sight.job_uid, Firings()).pods
+        pods = self._place(sight.key).setdefault(sight.job_uid, Firings()).pods
         known = pods.get(sight.key)
         if known is not None and known.uid == sight.uid:
             if sight.revision < known.revision or (known.given_up is not None and sight.revision == known.revision):
@@ -162,34 +200,38 @@ class Store:
             sight = replace(known, deleted=True)
         pods[sight.key] = sight
         if sight.deleted:
-            self._purge(sight.job_uid)
-        for tell in self.on_pod:
-            tell(sight)
+            self._purge(sight.job_uid, sight.key)
+        self._tell_pod(sight)
 
-    def lose_pod(self, uid: str, key: str) -> None:
-        """A Pod was not in a list: if its end is known keep it as gone, else let its absence be verified."""
-        firings = self.firings[uid]
-        pod = firings.pods[key]
-        if pod.ended:
-            firings.pods[key] = replace(pod, deleted=True)
-            self._purge(uid)
-        else:
-            del firings.pods[key]
-            self._tidy(uid)
+    def _tell_pod(self, pod: PodSight) -> None:
+        if pod.unit:
+            self._tell_unit(pod.job_uid)
+            return
         for tell in self.on_pod:
             tell(pod)
 
+    def lose_pod(self, uid: str, key: str) -> None:
+        """A Pod was not in a list: if its end is known keep it as gone, else let its absence be verified."""
+        firings = self._place(key)[uid]
+        pod = firings.pods[key]
+        if pod.ended:
+            firings.pods[key] = replace(pod, deleted=True)
+            self._purge(uid, key)
+        else:
+            del firings.pods[key]
+            self._tidy(uid)
+        self._tell_pod(pod)
+
     def with_remains(self) -> set[str]:
         """The jobs of which there are Leases, or Pods that are gone; of orphaned Pods, which may stay, nothing is to be done."""
-        seen = {uid for uid, f in self.firings.items() if f.claims or any(pod.deleted for pod in f.pods.values())}
+        seen = {uid for uid, f in self.all_firings() if f.claims or any(pod.deleted for pod in f.pods.values())}
         return seen | self.run_leases.keys()
 
     def forget_gone_pods(self, uid: str) -> None:
         """Forget the Pods that are gone of a job that is gone, for which no record will ever be written."""
-        firings = self.firings.get(uid)
-        if firings is not None and uid not in self.jobs:
+        for firings in (self.firings_of(uid), self.units_of(uid)) if uid not in self.jobs else ():
             firings.pods = {key: pod for key, pod in firings.pods.items() if not pod.deleted}
-            self._tidy(uid)
+        self._tidy(uid)
 
     def put_run_lease(self, uid: str, lease: RunLease) -> None:
         """Take a job's run lease as an answer or an event showed it."""
@@ -232,14 +274,13 @@ class Store:
         for tell in self.on_members:
             tell()
 
-    def _purge(self, uid: str) -> None:
-        """Forget the Pods that are gone and whose end is on record."""
-        firings = self.firings.get(uid)
-        if firings is None or uid not in self.jobs:
-            return
-        gone = [key for key, pod in firings.pods.items() if pod.deleted and self._is_told(uid, key, pod)]
-        for key in gone:
-            del firings.pods[key]
+    def _purge(self, uid: str, *keys: str) -> None:
+        """Forget the Pods (or those of these runs) that are gone and whose end is on record."""
+        for firings in (self.firings_of(uid), self.units_of(uid)) if uid in self.jobs else ():
+            for key in keys or tuple(firings.pods):
+                pod = firings.pods.get(key)
+                if pod is not None and pod.deleted and self._is_told(uid, key, pod):
+                    del firings.pods[key]
         self._tidy(uid)
 
     def _is_told(self, uid: str, key: str, pod: PodSight) -> bool:
@@ -248,9 +289,10 @@ class Store:
         return self.recorded(uid, key, ended=True) and not (entry is not None and is_late_end(entry, pod))
 
     def _tidy(self, uid: str) -> None:
-        firings = self.firings.get(uid)
-        if firings is not None and not firings.claims and not firings.pods:
-            del self.firings[uid]
+        for place in (self.firings, self.units):
+            firings = place.get(uid)
+            if firings is not None and not firings.claims and not firings.pods:
+                del place[uid]
 
 
 class LeaseView:
@@ -343,7 +385,7 @@ class PodView:
 
     def sweep(self, present: Set[str]) -> None:
         """All Pods. One that vanished while nobody looked is left to `verify`: its end may have been seen by nobody."""
-        for uid, firings in list(self._store.firings.items()):
+        for uid, firings in self._store.all_firings():
             for key, pod in list(firings.pods.items()):
                 ours = self._namespace in {"", pod.namespace}
                 if ours and not pod.deleted and pod.uid not in present:

@@ -11,7 +11,9 @@ from typing import NamedTuple
 
 from .attempts import BACK_OFF, FAILED_CREATE, last_attempts
 from .clock import rfc3339
+from .fan import QUEUED
 from .model import Entry, State, Trigger
+from .names import is_unit_key
 
 # What nobody has decided, but what has happened.
 LOGGED = frozenset({"SawCompletedJob", BACK_OFF, "BackoffLimitExceeded", "MissSchedule"})
@@ -44,6 +46,8 @@ def _turn(line: Entry, known: Entry | None) -> Told | None:
         return None if known is not None and known.state is line.state else _end(line)
     if line.reason == BACK_OFF:
         return Told(BACK_OFF, f"{_run(line)}: {line.message}", warning=True)
+    if line.reason == QUEUED and line.state is State.RUNNING:
+        return Told(QUEUED, f"{_run(line)}: {line.message}")
     if not line.pod_name:
         return None
     if line.state is State.PENDING and line.reason:
@@ -86,4 +90,5 @@ def _said(line: Entry) -> str:
 
 def _run(line: Entry) -> str:
     what = "The run by hand" if line.trigger is Trigger.MANUAL else "The firing"
-    return f"{what} of {rfc3339(line.scheduled)}"
+    unit = f", unit {line.unit}," if is_unit_key(line.id) else ""
+    return f"{what} of {rfc3339(line.scheduled)}{unit}"

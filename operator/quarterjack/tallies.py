@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from .attempts import last_attempts
 from .model import Entry, Job, State, Trigger
+from .names import is_unit_key
 from .report import fresh_ends
 from .store import Store
 
@@ -53,7 +54,7 @@ class Tallies:
             tally.failed_attempts += fresh and line.state is State.FAILED
 
     def _observe(self, job: Job, known: Entry | None, line: Entry) -> None:
-        if line.started is None:
+        if line.started is None or is_unit_key(line.id):
             return
         on_schedule = line.trigger is Trigger.SCHEDULE and line.attempt == 1 and not job.spec.jitter_ms
         if on_schedule and (known is None or known.started is None):

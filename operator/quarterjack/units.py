@@ -31,14 +31,6 @@ class Units:
     note: str = ""
     repeated: int = 0
 
-    @property
-    def summary(self) -> str:
-        """Such as `Queued 12 units`, for the record of the plan's run."""
-        count = len(self.units)
-        text = f"Queued {count} unit{'' if count == 1 else 's'}"
-        text += f" ({self.repeated} named more than once)" if self.repeated else ""
-        return f"{text}: {self.note}" if self.note else text
-
 
 def read_plan(output: bytes) -> Units | Outcome:
     """The units that a plan printed, or how its run has failed.

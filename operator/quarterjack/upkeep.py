@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from . import names, signs
-from .attempts import last_attempts
+from .attempts import is_fanned, last_attempts
 from .clock import ServerClock
 from .launcher import Launcher
 from .model import Job, Outcome, PodSight, Policy
@@ -70,7 +70,7 @@ class Upkeep:
     def look(self, job: Job, now: float, rank: int, waiting: Iterable[tuple[str, Do]]) -> tuple[float, list[Act]]:
         """What a job's runs need now, and when to look again. `waiting`: runs that wait for others, and how each goes on."""
         needs: list[tuple[float, str, Do]] = [
-            (self._attention_time(job, pod), pod.key, partial(self.look_into, job, pod)) for pod in self._live(job)
+            (self.attention_time(job, pod), pod.key, partial(self.look_into, job, pod)) for pod in self._live(job)
         ]
         needs += self._lease_needs(job, now)
         needs += [(self._resume_time(job, key), key, do) for key, do in waiting]
@@ -103,9 +103,9 @@ class Upkeep:
         entries = self._store.entries(job.uid) if live else {}
         return [pod for pod in live if pod.key not in entries or not entries[pod.key].ended]
 
-    def _attention_time(self, job: Job, pod: PodSight) -> float:
+    def attention_time(self, job: Job, pod: PodSight) -> float:
         """When a run is to be given up or to be stopped; at once where it is being stopped, and its Pod is not deleted yet."""
-        claim = self._store.firings_of(job.uid).claims.get(pod.key)
+        claim = self._store.seen_with(job.uid, pod.key).claims.get(pod.key)
         stopped = (claim is not None and claim.stop is not None) or self._store.asked.is_canceled(pod.key)
         if stopped and not pod.deleting:
             return -math.inf
@@ -127,7 +127,7 @@ class Upkeep:
             await self._stops.stop(found, why)
 
     def _why_stop(self, job: Job, pod: PodSight, now: float) -> Outcome | None:
-        claim = self._store.firings_of(job.uid).claims.get(pod.key)
+        claim = self._store.seen_with(job.uid, pod.key).claims.get(pod.key)
         if claim is not None and claim.stop is not None:
             return claim.stop
         if self._store.asked.is_canceled(pod.key):
@@ -161,6 +161,6 @@ class Upkeep:
         lines = [line for line in self._store.entries(job.uid).values() if line.run == lease.key]
         if lines:
             last = last_attempts(lines)[lease.key]
-            return last.completed or last.scheduled if last.ended else None
+            return last.completed or last.scheduled if last.ended or is_fanned(last) else None
         by_hand = bool(names.request_of(lease.key))
         return 0 if not lease.key or by_hand or names.firing_of(lease.key) <= job.recorded_until else None

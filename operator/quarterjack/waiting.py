@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 
 from . import names
-from .attempts import last_attempts, waits_for_others
+from .attempts import is_fanned, last_attempts, waits_for_others
 from .decision import in_time, is_over
 from .model import Entry, Firings, Job, PodSight, Policy, Trigger
 
@@ -20,7 +20,8 @@ def loose_lines(job: Job, entries: Mapping[str, Entry], firings: Firings, *, now
     """The lines of runs that are to be claimed, the oldest first, and of those whose Pod is in no view."""
     if not job.status.live:
         return []
-    loose = [line for line in entries.values() if not line.ended and line.id not in firings.pods]
+    live = (line for line in entries.values() if not line.ended and not is_fanned(line))
+    loose = [line for line in live if line.id not in firings.pods]
     loose = [line for line in loose if not (line.to_claim and line.id in firings.claims)]
     held = {line.id for line in _held_back(job, [line for line in loose if line.to_claim], entries, firings, now)}
     return sorted((line for line in loose if line.id not in held), key=lambda line: (line.firing, line.attempt))

@@ -13,7 +13,7 @@ from tests.up.rights import rights
 
 EACH = pytest.mark.parametrize("values", CASES.values(), ids=CASES)
 ROLES = ("Role", "ClusterRole")
-NEVER = {"secrets", "configmaps", "pods/exec", "pods/attach", "pods/ephemeralcontainers", "serviceaccounts/token"}
+NEVER = {"secrets", "pods/exec", "pods/attach", "pods/ephemeralcontainers", "serviceaccounts/token"}
 
 
 def rules(documents: list[Document]) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from quarterjack.attempts import BACK_OFF, FAILED_CREATE
-from quarterjack.reading import unserved_fields
+from quarterjack.fan import QUEUED
 from quarterjack.settings import parser
 from tests.house.metrics_table import BEGIN, END, metrics_table
 
@@ -21,12 +21,6 @@ ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
 CONTRIBUTING = (ROOT / ".github" / "CONTRIBUTING.md").read_text()
 MANIFESTS = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
-EVERYTHING_UNSERVED = {
-    "concurrencyPolicy": "Replace",
-    "leaseDuration": "1h",
-    "fanOut": {"units": ["a"]},
-    "health": {"maxTimeWithoutSuccess": "1d"},
-}
 
 
 def table(heading: str) -> list[list[str]]:
@@ -81,14 +75,6 @@ def test_its_defaults_are_those_of_the_crd(row: list[str]) -> None:
     assert shown == [str(value).lower() if isinstance(value, bool) else str(value) for value in known]
 
 
-def test_it_marks_the_fields_that_are_not_served() -> None:
-    unserved = {name.split(".")[1] for name in unserved_fields(EVERYTHING_UNSERVED)}
-
-    marked = names([row for row in table("Fields") if row[3] != "yes"])
-
-    assert marked == unserved
-
-
 @pytest.mark.parametrize("page", [README, CONTRIBUTING], ids=["README", "CONTRIBUTING"])
 def test_every_make_command_that_is_named_exists(page: str) -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
@@ -106,20 +92,20 @@ def test_every_path_that_is_named_exists(page: str) -> None:
 
 
 def test_it_names_every_reason_that_a_record_may_have_from_us() -> None:
-    who = ("attempts", "decision", "overlap", "pod", "settling", "signs", "starter")
+    who = ("attempts", "decision", "fan", "fanout", "overlap", "pod", "settling", "signs", "starter", "units")
     modules = [ROOT / "operator" / "quarterjack" / f"{name}.py" for name in who]
-    given = r'(?:Outcome\(State\.\w+, |reason ?= ?|return )"([A-Z][A-Za-z]+)"'
+    given = r'(?:Outcome\(\s*State\.\w+, |reason ?= ?|return |_trouble\(job, fan, |^[A-Z_]+ = )"([A-Z][A-Za-z]+)"'
 
-    reasons = {reason for path in modules for reason in re.findall(given, path.read_text())}
+    reasons = {reason for path in modules for reason in re.findall(given, path.read_text(), re.MULTILINE)}
 
-    assert {"Overlap", "ExitCode", "Misfire"} < reasons
+    assert {"Overlap", "ExitCode", "Misfire", "PlanEmpty", "LedgerLost", "PlanUnread", "Queued"} < reasons
     # Of a Pod that failed and says nothing, only that is said.
     assert reasons - {"Failed"} <= set(re.findall(r"`([^`\n]+)`", README))
 
 
 def test_it_names_every_reason_of_a_story() -> None:
     source = (ROOT / "operator" / "quarterjack" / "story.py").read_text()
-    given = set(re.findall(r'(?:Told\(|_warning\(|reason = |else )"(\w+)"', source)) | {BACK_OFF, FAILED_CREATE}
+    given = set(re.findall(r'(?:Told\(|_warning\(|reason = |else )"(\w+)"', source)) | {BACK_OFF, FAILED_CREATE, QUEUED}
     rows = re.findall(r"^\| (`.+`) \| (?:Normal|Warning)", README, re.MULTILINE)
 
     assert {"SuccessfulCreate", "FailedCreate", "Skipped", "Stale"} < given

@@ -59,9 +59,10 @@ class Ledger:
         launches = self.launches()
         return [entry for entry in self.pods if entry.firing >= 0 and launches[entry.launch] > 1]
 
-    def firings(self, job_uid: str) -> list[int]:
-        """The firings of a job that have launched, in ascending order, each once."""
+    def firings(self, job_uid: str, *, of_units: bool = False) -> list[int]:
+        """The firings of a job that have launched, in ascending order, each once; `of_units`: of which a unit has."""
         scheduled = [entry for entry in self.pods if entry.job_uid == job_uid and not entry.by_hand]
+        scheduled = [entry for entry in scheduled if entry.unit or not of_units]
         return sorted({entry.firing for entry in scheduled if entry.firing >= 0})
 
     def lateness(self) -> list[float]:

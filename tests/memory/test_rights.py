@@ -16,6 +16,7 @@ from tests.up.rights import rights
 
 from .actors import End, delete_pod, objects, start_run
 from .engine import NAMESPACE, Operator, Scene, play
+from .fan_out import planned
 from .faults import Fault, Outcome, Plan, Request, Rule
 from .resources import PODS
 from .virtual import ScenarioError
@@ -70,6 +71,7 @@ def scene_of_all_kinds(without: Right | None = None) -> tuple[Scene, Operator]:
     scene.job("late")
     scene.job("replaced", schedule="*/30 * * * * *", concurrencyPolicy="Replace")
     scene.job("never", schedule="0 0 30 2 *")
+    planned(scene, "a\nb\n", name="fanned", schedule="1 9 * * *")
     scene.start("a", plan=Plan(rules=[taken, lost]))
     return scene, scene.operators["a"]
 

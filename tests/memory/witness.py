@@ -6,10 +6,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from quarterjack.names import is_unit_key
 from quarterjack.plan import plan_from_line
 
 from .admission import rfc3339
-from .resources import JOBS, PODS
+from .resources import GROUP, JOBS, PODS
 from .schema import _instant
 from .server import MemoryApi
 from .statuses import Document
@@ -17,7 +18,7 @@ from .store import Change
 
 LIVE = ("Pending", "Running")
 NOT_RUN = ("Missed", "Skipped")
-NOT_RETRIED = ("LaunchUnknown", "PodInvalid", "Replaced")
+NOT_RETRIED = ("LaunchUnknown", "PodInvalid", "Replaced", "DeadLetters", "LedgerLost")
 # How long nobody has vouched for a Pod that has not ended when the next run may start beside it: a lease at least; its grace.
 OVERLAP_SECONDS = {"Forbid": 60, "Replace": 0}
 
@@ -43,6 +44,7 @@ class Account:
     uid: str
     name: str
     policy: str = "Forbid"
+    fans_out: bool = False
     watermark: int = 0
     lines: dict[str, Document] = field(default_factory=dict)
     given_up: set[str] = field(default_factory=set)  # the lines that were ever Stale: such a run is not tried again
@@ -80,7 +82,7 @@ class Witness:
         self.problems: list[str] = []
         self.most_alive = 0
         self._api = api
-        self._alive: dict[str, dict[str, Document]] = {}
+        self._alive: dict[tuple[str, str], dict[str, Document]] = {}  # by job and unit
         api.store.tables[JOBS].listeners[id(self)] = self._on_job
         api.store.tables[PODS].listeners[id(self)] = self._on_pod
 
@@ -94,6 +96,7 @@ class Witness:
         meta, spec, status = document["metadata"], document["spec"], document.get("status") or {}
         account = self.accounts.setdefault(meta["uid"], Account(meta["uid"], meta["name"]))
         account.policy = spec.get("concurrencyPolicy", "Forbid")
+        account.fans_out = "fanOut" in spec
         account.retries = min(account.retries, (spec.get("retry") or {}).get("maxRetries", 0))
         if change.deleted:
             account.gone = True
@@ -134,7 +137,8 @@ class Witness:
     def _on_pod(self, change: Change) -> None:
         document = change.after.document
         uid = next((o["uid"] for o in document["metadata"].get("ownerReferences") or ()), "")
-        alive = self._alive.setdefault(uid, {})
+        unit = (document["metadata"].get("annotations") or {}).get(f"{GROUP}/unit", "")
+        alive = self._alive.setdefault((uid, unit), {})
         name = document["metadata"]["name"]
         if change.deleted or document["status"].get("phase") in ("Succeeded", "Failed"):
             alive.pop(name, None)
@@ -169,7 +173,7 @@ class Witness:
     def _contradictions(self, account: Account) -> Iterator[str]:
         """What ran must not be recorded as not run, or as one of a row of missed ones."""
         rows = account.rows()
-        for firing in self._api.ledger.firings(account.uid):
+        for firing in self._api.ledger.firings(account.uid, of_units=account.fans_out):
             line = account.lines.get(str(firing))
             if line is not None and line["state"] in NOT_RUN:
                 yield f"{rfc3339(firing)} ran, and is recorded as {line['state']}"
@@ -199,6 +203,8 @@ def _lost_attempts(account: Account) -> Iterator[str]:
     """Attempts follow on one another without a gap, each on a failure, as many as the job allows."""
     runs: dict[str, list[Document]] = {}
     for line in account.lines.values():
+        if is_unit_key(line["id"]):
+            continue  # the last attempt alone is shown of a dead letter
         runs.setdefault(line["id"].removesuffix(f"-{line['attempt']}"), []).append(line)
     for run, lines in runs.items():
         *earlier, last = sorted(lines, key=lambda line: int(line["attempt"]))

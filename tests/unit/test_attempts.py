@@ -149,3 +149,33 @@ def test_an_attempt_has_its_record(lines: list[Entry], attempt: int, recorded: b
 
 def test_an_attempt_of_a_run_above_the_watermark_of_which_nothing_is_known_has_no_record() -> None:
     assert not has_record(a_job(), {}, run_key(NOON, 2), ended=False)
+
+
+@pytest.mark.parametrize(
+    ("attempt", "says"),
+    [
+        pytest.param(1, "Gave up after 1 attempt: no such tenant", id="never tried again"),
+        pytest.param(3, "Gave up after 3 attempts: no such tenant", id="tried again twice"),
+    ],
+)
+def test_the_last_failure_of_a_unit_is_a_dead_letter(attempt: int, says: str) -> None:
+    line = a_run(NOON, State.FAILED, attempt=attempt, message="no such tenant", unit="acme")
+
+    (letter,) = concluded(line, Retry(most=attempt - 1))
+
+    assert (letter.state, letter.message, letter.unit) == (State.DEAD_LETTERED, says, "acme")
+
+
+def test_the_next_attempt_of_a_unit_is_of_that_unit() -> None:
+    line = a_run(NOON, State.FAILED, unit="acme")
+
+    _, following = concluded(line, Retry(most=1))
+
+    assert (following.unit, following.attempt) == ("acme", 2)
+
+
+@pytest.mark.parametrize("reason", ["DeadLetters", "LedgerLost"])
+def test_a_run_whose_units_have_failed_is_not_tried_again_as_a_whole(reason: str) -> None:
+    line = a_run(NOON, State.FAILED, reason=reason)
+
+    assert concluded(line, Retry(most=3)) == (line,)

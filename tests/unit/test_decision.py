@@ -66,7 +66,6 @@ def test_a_firing_may_start_until_its_deadline(deadline_seconds: int | None, sec
         pytest.param({"generation": 2}, id="a generation that is not observed"),
         pytest.param({"deleting": True}, id="being deleted"),
         pytest.param({"spec": a_spec(suspend=True)}, id="suspended"),
-        pytest.param({"spec": a_spec(unserved=("spec.fanOut",))}, id="a field that is not served"),
         pytest.param({"spec": a_spec(invalid="jitter")}, id="an invalid spec"),
         pytest.param({"status": a_status(servedBy="them")}, id="served by another installation"),
         pytest.param({"status": a_status(conditions=[])}, id="not ready"),

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from quarterjack import names
 from quarterjack.clock import rfc3339
+from quarterjack.fan import FanOut
 from quarterjack.manifests import Run, Window, claim_manifest
 from quarterjack.model import Claim, Entry, Misfire, Outcome, Policy, Retry, State, Trigger, newest_first, read_entry
-from quarterjack.reading import outcome_text, read_claim, read_job, read_spec, read_status, unserved_fields
+from quarterjack.reading import outcome_text, read_claim, read_job, read_spec, read_status
 from quarterjack.report import entry_document
 from tests.unit.given import CREATED, NOON, UID, a_job, a_run, a_status
 
@@ -46,7 +47,7 @@ def test_an_empty_spec_has_the_defaults_of_the_api() -> None:
 
     assert (spec.policy, spec.misfire, spec.jitter_ms) == (Policy.FORBID, Misfire.RUN_ONCE, 0)
     assert (spec.successful_limit, spec.failed_limit, spec.retention_seconds, spec.pod_limit) == (10, 10, 2_592_000, 2)
-    assert (spec.invalid, spec.unserved, spec.timing, spec.template) == ("", (), {}, b"{}")
+    assert (spec.invalid, spec.fan_out, spec.timing, spec.template) == ("", None, {}, b"{}")
 
 
 def test_a_spec_is_read() -> None:
@@ -97,20 +98,19 @@ def test_a_limit_on_the_time_without_a_success_is_rounded_up_to_whole_seconds() 
 
 
 @pytest.mark.parametrize(
-    ("raw", "fields"),
+    ("raw", "expected"),
     [
-        pytest.param({}, (), id="nothing"),
-        pytest.param({"concurrencyPolicy": "Replace"}, (), id="Replace"),
+        pytest.param({}, None, id="none"),
+        pytest.param({"units": ["a", "b"]}, FanOut(units=("a", "b")), id="units that are always the same"),
         pytest.param(
-            {"leaseDuration": "1h", "retry": {"maxRetries": 2}, "misfirePolicy": "CatchUp"}, (), id="all else"
+            {"plan": {"command": ["list"]}, "maxParallel": 3, "unitOption": "tenant"},
+            FanOut(b'{"command":["list"]}', (), 3, "tenant"),
+            id="a plan, and all else",
         ),
-        pytest.param({"options": [{"name": "a"}], "fanOut": {"units": ["a"]}}, ("spec.fanOut",), id="fanOut"),
-        pytest.param({"options": []}, (), id="no options"),
-        pytest.param({"health": {"maxTimeWithoutSuccess": "1h"}}, (), id="health"),
     ],
 )
-def test_fields_that_are_not_served_are_named(raw: dict[str, Any], fields: tuple[str, ...]) -> None:
-    assert unserved_fields(raw) == fields
+def test_a_fan_out_is_read(raw: dict[str, Any], expected: FanOut | None) -> None:
+    assert read_spec({"fanOut": raw}).fan_out == expected
 
 
 def wrote(seconds: int, field: str = "f:spec", **entry: Any) -> dict[str, Any]:

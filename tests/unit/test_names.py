@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import uuid
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -85,3 +86,41 @@ def test_a_run_lease_is_never_named_like_a_claim() -> None:
     uid = str(uuid.UUID(int=0))
 
     assert names.run_lease_name(uid).count("-") != names.claim_name(uid, names.run_key(NOON)).count("-")
+
+
+def test_the_run_of_a_unit_has_a_key_that_tells_its_run_and_its_attempt() -> None:
+    runs = [names.run_key(NOON), names.run_key(NOON, request=UID)]
+    keys = [names.unit_key(run, unit, attempt) for run in runs for unit in ("a", "b") for attempt in (1, 2)]
+
+    assert len({*keys, *runs, names.run_key(NOON, 2)}) == 11
+    assert [names.attempt_of(key) for key in keys] == [1, 2] * 4
+    assert [names.parent_of(key) for key in keys] == [run for run in runs for _ in range(4)]
+    assert {names.firing_of(key) for key in keys} == {NOON}
+    assert [names.request_of(key) for key in keys[4:]] == [names.bare(UID)] * 4
+    assert all(names.is_unit_key(key) and not names.is_run_key(key) for key in keys)
+    assert all(names.is_run_key(run) and not names.is_unit_key(run) for run in (*runs, names.run_key(NOON, 2)))
+    assert names.key_of(names.claim_name(UID, keys[1])) == keys[1]
+
+
+def test_whichever_attempt_has_planned_it_a_unit_has_the_same_run() -> None:
+    assert names.unit_key(names.run_key(NOON, 2), "a") == names.unit_key(names.run_key(NOON), "a")
+    assert names.unit_key(names.run_key(NOON), "a", 3) == names.run_key(NOON, 3, unit="a")
+
+
+@pytest.mark.parametrize(
+    ("unit", "itself"),
+    [
+        pytest.param("acme", True, id="a short word"),
+        pytest.param("Acme_1.eu-west", True, id="with what a label may have"),
+        pytest.param("a" * 63, True, id="as long as a label may be"),
+        pytest.param("a" * 64, False, id="longer"),
+        pytest.param("acme corp", False, id="with a space"),
+        pytest.param("東京", False, id="other letters"),
+        pytest.param("-a", False, id="beginning with a dash"),
+    ],
+)
+def test_a_unit_is_a_label_where_it_can_be_and_else_its_hash_is(unit: str, itself: bool) -> None:
+    label = names.unit_label(unit)
+
+    assert (label == unit) is itself
+    assert re.fullmatch(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", label)

@@ -161,7 +161,6 @@ def test_a_first_visit_sets_all_that_others_rely_on() -> None:
     [
         pytest.param({}, Trial(), "Ready", ("True", "Served"), id="served"),
         pytest.param({"suspend": True}, Trial(), "Ready", ("True", "Suspended"), id="suspended"),
-        pytest.param({"unserved": ("spec.fanOut",)}, Trial(), "Ready", ("False", "NotImplemented"), id="not served"),
         pytest.param({}, Trial("no image"), "Ready", ("False", "InvalidPodTemplate"), id="a wrong template"),
         pytest.param({}, Trial("no image"), "PodTemplateValid", ("False", "InvalidPodTemplate"), id="says so itself"),
         pytest.param({}, Trial("", "quota"), "Ready", ("True", "Served"), id="a quota is no reason not to serve"),
@@ -200,12 +199,6 @@ def test_a_job_says_which_installation_serves_it_whoever_served_it_before(suspen
     said = conditions(status_of(job))["Ready"][2]
 
     assert said.endswith("The job is served by the installation in namespace home (UID us)")
-
-
-def test_the_fields_that_are_not_served_are_named() -> None:
-    job = a_job(spec=a_spec(unserved=("spec.fanOut", "spec.options")), status=Status())
-
-    assert "spec.fanOut, spec.options" in conditions(status_of(job))["Ready"][2]
 
 
 def test_lines_of_the_old_schedule_are_recorded_with_the_new_one() -> None:

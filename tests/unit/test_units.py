@@ -82,18 +82,6 @@ def test_ten_thousand_units_are_not_too_many() -> None:
     assert len(read.units) == UNITS_MOST
 
 
-@pytest.mark.parametrize(
-    ("units", "says"),
-    [
-        pytest.param(Units(("a",)), "Queued 1 unit", id="one"),
-        pytest.param(Units(("a", "b"), "of 3 tenants"), "Queued 2 units: of 3 tenants", id="with a note"),
-        pytest.param(Units(("a", "b"), repeated=1), "Queued 2 units (1 named more than once)", id="some named again"),
-    ],
-)
-def test_the_record_says_how_many_are_queued(units: Units, says: str) -> None:
-    assert units.summary == says
-
-
 @given(UNITS)
 def test_lines_and_json_say_the_same(units: list[str]) -> None:
     as_json = read_plan(orjson.dumps({"units": units}))
