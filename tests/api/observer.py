@@ -25,6 +25,7 @@ class Sighting:
     uid: str
     job: str
     scheduled: int
+    unit: str  # of a fan-out; empty for any other
     attempt: int
     seen_time: float
 
@@ -118,8 +119,9 @@ class PodObserver:
             if alive:
                 self.overlaps.append((job, meta["name"]))
             alive.add(meta["uid"])
-            attempt = int(meta["annotations"]["quarterjack.dev/attempt"])
+            notes = meta["annotations"]
+            unit, attempt = notes.get("quarterjack.dev/unit", ""), int(notes["quarterjack.dev/attempt"])
             firing = int(labels["quarterjack.dev/firing"])
-            self.sightings[meta["uid"]] = Sighting(meta["name"], meta["uid"], job, firing, attempt, now)
+            self.sightings[meta["uid"]] = Sighting(meta["name"], meta["uid"], job, firing, unit, attempt, now)
         if event["type"] == "DELETED" or event["object"]["status"].get("phase") in {"Succeeded", "Failed"}:
             alive.discard(meta["uid"])
