@@ -46,6 +46,9 @@ def simulated_template(*, seconds: float = 1, exit_code: int = 0, **pod: Any) ->
     return {"metadata": {"annotations": annotations}, "spec": {"containers": containers} | pod}
 
 
+Install = Callable[[], "Installation"]
+
+
 @dataclass(frozen=True, slots=True)
 class Installation:
     """Where it is installed, and its replicas."""
@@ -54,12 +57,13 @@ class Installation:
     namespace: str  # of its jobs
     own_namespace: str
     log_dir: Path
+    preloaded: Preloaded | None = None  # of which its replicas are forked
 
     @classmethod
-    def make(cls, cluster: Cluster, directory: Path) -> Installation:
+    def make(cls, cluster: Cluster, directory: Path, preloaded: Preloaded | None = None) -> Installation:
         """A new one, in namespaces of its own, so that it sees no other's jobs."""
         name = f"jobs-{time.monotonic_ns()}"
-        made = cls(cluster, name, f"own-{name}", directory / name)
+        made = cls(cluster, name, f"own-{name}", directory / name, preloaded)
         for namespace in (made.namespace, made.own_namespace):
             answer = cluster.api.post("/api/v1/namespaces", {"metadata": {"name": namespace}})
             assert answer.status == 201, answer.text
@@ -68,7 +72,9 @@ class Installation:
     def fleet(self, *, replicas: int = 3, preloaded: Preloaded | None = None) -> Fleet:
         """Replicas that serve the one namespace."""
         flags = ("--namespace", self.own_namespace, "--watch-namespace", self.namespace)
-        return Fleet(self.cluster.kubeconfig, self.log_dir, replicas=replicas, flags=flags, preloaded=preloaded)
+        return Fleet(
+            self.cluster.kubeconfig, self.log_dir, replicas=replicas, flags=flags, preloaded=preloaded or self.preloaded
+        )
 
     @property
     def kubectl(self) -> Kubectl:
@@ -124,6 +130,14 @@ def missed(document: Document) -> list[tuple[int, int, int]]:
         for line in history
         if line.get("count")
     ]
+
+
+def end_of(document: Document, firing: int) -> str:
+    """What became of a firing: a run's state, Missed, or nothing."""
+    line = runs(document).get(firing)
+    if line is not None:
+        return str(line["state"])
+    return "Missed" if any(first <= firing <= last for first, last, _ in missed(document)) else "nothing"
 
 
 def now_utc() -> str:

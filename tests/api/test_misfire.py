@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.api.installation import Document, Installation, epoch, job, missed, runs, simulated_template
+from tests.api.installation import Document, Installation, end_of, epoch, job, runs, simulated_template
 from tests.cluster import Cluster
 from tests.fleet import Fleet
 from tests.fleet.preloaded import Preloaded
@@ -201,14 +201,6 @@ def story(served: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Story:
     return story
 
 
-def told(document: Document, firing: int) -> str:
-    """What became of a firing: a run's state, Missed, or nothing."""
-    line = runs(document).get(firing)
-    if line is not None:
-        return str(line["state"])
-    return "Missed" if any(first <= firing <= last for first, last, _ in missed(document)) else "nothing"
-
-
 each_installation = pytest.mark.parametrize("which", [0, 1], ids=["its replicas live on", "its replicas die too"])
 
 
@@ -222,7 +214,7 @@ def test_what_falls_due_while_etcd_and_the_api_server_are_away_ends_as_its_polic
     assert [firing for firing in late if counts["skips", firing]] == []
     assert [firing for firing in late[:-1] if counts["makes-up", firing]] == []
     assert [firing for firing in story.due(until=story.back_time) if counts["catches-up", firing] != 1] == []
-    assert [told(jobs["skips"], firing) for firing in late] == ["Missed"] * len(late)
+    assert [end_of(jobs["skips"], firing) for firing in late] == ["Missed"] * len(late)
 
 
 @each_installation
@@ -231,7 +223,7 @@ def test_b13_each_due_time_has_one_run_or_one_record_of_why_not_whoever_was_cut_
 
     assert {firing: n for firing, n in counts.items() if n > 1} == {}
     for name in POLICIES:
-        ends = {firing: told(jobs[name], firing) for firing in due}
+        ends = {firing: end_of(jobs[name], firing) for firing in due}
         assert [firing for firing, end in ends.items() if end == "nothing"] == []
         assert [f for f, end in ends.items() if (end in {"Missed", "Skipped"}) == bool(counts[name, f])] == []
 

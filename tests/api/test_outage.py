@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
+from dataclasses import dataclass
 
 import pytest
 
-from tests.api.installation import Document, Installation, epoch, job, missed, runs
-from tests.api.observer import PodObserver
+from tests.api.installation import Document, Install, Installation, end_of, epoch, job
+from tests.api.observer import Firing, PodObserver
 
 DOWN_SECONDS = 120.0
-JOBS = 50
+NAMES = [f"minutely-{i}" for i in range(50)]
 
 pytestmark = [pytest.mark.api, pytest.mark.patient]
 
@@ -20,19 +22,22 @@ def _until_second(second: int) -> None:
     time.sleep((second - time.time()) % 60)
 
 
-def _told(document: Document, firing: int) -> str:
-    """What became of a firing: a run's state, or Missed."""
-    line = runs(document).get(firing)
-    if line is not None:
-        return str(line["state"])
-    return "Missed" if any(first <= firing <= last for first, last, _ in missed(document)) else "nothing"
+@dataclass(frozen=True)
+class Settled:
+    """What is found in the end."""
+
+    due: list[int]
+    jobs: dict[str, Document]
+    counts: Counter[Firing]
+    other_schedule: str
 
 
-def test_what_fell_due_while_all_replicas_were_down_is_settled_once(installation: Installation) -> None:
-    names = [f"minutely-{i}" for i in range(JOBS)]
+def all_replicas_are_down(install: Install) -> Settled:
+    """One job is edited meanwhile, and one suspended."""
+    installation = install()
     fleet = installation.fleet()
     with fleet, PodObserver(installation.cluster, installation.namespace) as observer:
-        installation.apply(job(name, "* * * * *") for name in names)
+        installation.apply(job(name, "* * * * *") for name in NAMES)
         installation.wait_for(
             "all jobs are observed",
             lambda: all("scheduledFrom" in (j.get("status") or {}) for j in installation.jobs().values()),
@@ -45,13 +50,12 @@ def test_what_fell_due_while_all_replicas_were_down_is_settled_once(installation
         other_schedule = f"{(time.gmtime(due[1]).tm_min + 30) % 60} * * * *"
         time.sleep(due[0] + 5 - time.time())
         installation.kubectl.out(
-            "patch", "scheduledjob", names[0], "--type=merge", "-p", f'{{"spec":{{"schedule":"{other_schedule}"}}}}'
+            "patch", "scheduledjob", NAMES[0], "--type=merge", "-p", f'{{"spec":{{"schedule":"{other_schedule}"}}}}'
         )
-        installation.kubectl.out("patch", "scheduledjob", names[1], "--type=merge", "-p", '{"spec":{"suspend":true}}')
+        installation.kubectl.out("patch", "scheduledjob", NAMES[1], "--type=merge", "-p", '{"spec":{"suspend":true}}')
         time.sleep(down_time + DOWN_SECONDS - time.time())
         fleet.start()
-        back = int(time.time())
-        ordinary = names[2:]
+        ordinary = NAMES[2:]
         installation.wait_for(
             "all are settled",
             lambda: all(
@@ -67,30 +71,34 @@ def test_what_fell_due_while_all_replicas_were_down_is_settled_once(installation
         )
         installation.wait_for(
             "the edited and the suspended are settled",
-            lambda: all(_told(j, due[0]) != "nothing" for j in _some(installation, names[:2])),
+            lambda: all(end_of(j, due[0]) != "nothing" for j in _some(installation, NAMES[:2])),
             seconds=30,
         )
         time.sleep(3)  # for a second launch to show itself, were there one
-        jobs = installation.jobs()
-        counts = observer.counts()
+        return Settled(due, installation.jobs(), observer.counts(), other_schedule)
+
+
+@pytest.mark.parametrize("told", [all_replicas_are_down], indirect=True)
+def test_what_fell_due_while_all_replicas_were_down_is_settled_once(told: Settled) -> None:
+    due, jobs, counts, ordinary = told.due, told.jobs, told.counts, NAMES[2:]
 
     assert set(counts.values()) == {1}, "a firing has run twice"
     for name in ordinary:
-        told = [_told(jobs[name], firing) for firing in due]
+        ends = [end_of(jobs[name], firing) for firing in due]
         ran = [firing for firing in (*due, due[1] + 60) if counts[name, firing]]
-        assert told[0] == "Missed", (name, told)
-        assert ran, f"nothing of {name} ran to make up for what was missed: {told}, back at {back}"
-        assert told[1] == "Missed" or due[1] in ran, (name, told)
-        assert "nothing" not in told, (name, told)
-        assert all(not counts[name, firing] for firing in due if _told(jobs[name], firing) == "Missed")
-    edited, suspended = jobs[names[0]], jobs[names[1]]
-    assert _told(edited, due[0]) in {"Pending", "Running"}, "the old schedule's firing before the edit runs"
-    assert counts[names[0], due[0]] == 1
-    assert counts[names[0], due[1]] == 0, "the old schedule does not fire after the edit"
+        assert ends[0] == "Missed", (name, ends)
+        assert ran, f"nothing of {name} ran to make up for what was missed: {ends}"
+        assert ends[1] == "Missed" or due[1] in ran, (name, ends)
+        assert "nothing" not in ends, (name, ends)
+        assert all(not counts[name, firing] for firing in due if end_of(jobs[name], firing) == "Missed")
+    edited, suspended = jobs[NAMES[0]], jobs[NAMES[1]]
+    assert end_of(edited, due[0]) in {"Pending", "Running"}, "the old schedule's firing before the edit runs"
+    assert counts[NAMES[0], due[0]] == 1
+    assert counts[NAMES[0], due[1]] == 0, "the old schedule does not fire after the edit"
     assert epoch(edited["status"]["scheduledFrom"]) in range(due[0] + 4, due[0] + 12)
-    assert edited["status"]["observedSchedule"] == other_schedule
-    assert _told(suspended, due[0]) in {"Missed", "Skipped"}
-    assert not any(counts[names[1], firing] for firing in due)
+    assert edited["status"]["observedSchedule"] == told.other_schedule
+    assert end_of(suspended, due[0]) in {"Missed", "Skipped"}
+    assert not any(counts[NAMES[1], firing] for firing in due)
     assert suspended["status"]["state"] == "Suspended"
 
 

@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -59,6 +60,7 @@ class Preloaded:
 
     def __enter__(self) -> Preloaded:
         """Start it."""
+        self._one_at_a_time = threading.Lock()
         self._process = subprocess.Popen(
             [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -69,12 +71,13 @@ class Preloaded:
         self._process.communicate(timeout=_GONE_SECONDS)
 
     def fork(self, arguments: Sequence[str], *, log_path: Path, environment: Mapping[str, str]) -> Forked:
-        """A new replica with these arguments."""
+        """A new replica with these arguments; from any thread."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         wish = {"arguments": list(arguments), "log_path": str(log_path), "environment": dict(environment)}
-        print(json.dumps(wish), file=self._process.stdin, flush=True)
-        return Forked(int(self._process.stdout.readline()))
+        with self._one_at_a_time:
+            print(json.dumps(wish), file=self._process.stdin, flush=True)
+            return Forked(int(self._process.stdout.readline()))
 
 
 def _become(wish: Mapping[str, Any]) -> None:
