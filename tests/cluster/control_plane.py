@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import secrets
+import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 from tests.cluster.build import program_path
@@ -48,8 +50,7 @@ def create_credentials(layout: Layout) -> None:
     names = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"]
     authority.sign_server("apiserver", "kube-apiserver", [*names, "127.0.0.1", layout.host_ip, layout.first_service_ip])
     authority.sign_client("apiserver-kubelet", "kube-apiserver-kubelet-client", "system:masters")
-    authority.sign_server("kubelet-server", layout.node_name, [layout.node_name, layout.node_ip])
-    authority.sign_client("kubelet", f"system:node:{layout.node_name}", "system:nodes")
+    sign_node(authority, layout)
     authority.sign_server("simulated-kubelet", "kwok", ["127.0.0.1"])
     for component, (user, group) in _USERS.items():
         authority.sign_client(component, user, group)
@@ -62,11 +63,29 @@ def create_credentials(layout: Layout) -> None:
     token_file(layout).write_text(f"{secrets.token_urlsafe(24)},admin,admin,system:masters\n")
 
 
+def sign_node(authority: Authority, layout: Layout) -> None:
+    """Make what a kubelet serves with, and what it is known by."""
+    authority.sign_server("kubelet-server", layout.node_name, [layout.node_name, layout.node_ip])
+    authority.sign_client("kubelet", f"system:node:{layout.node_name}", "system:nodes")
+
+
+def create_node_credentials(layout: Layout, control_plane: Layout, url: str) -> None:
+    """Make those of one more node of a control plane, whose API server is at `url`."""
+    shutil.copytree(control_plane.pki, layout.pki)
+    sign_node(cluster_authority(layout), layout)
+    _write_component_kubeconfigs(layout, url, ("kubelet", "kube-proxy"))
+
+
 def write_kubeconfigs(layout: Layout, url: str) -> None:
     """Write the administrator's kubeconfig and one for each component, for an API server at `url`."""
     authority = cluster_authority(layout)
     write_kubeconfig(layout.kubeconfig, url=url, authority=authority, user={"token": admin_token(layout)})
-    for component in (*_USERS, "kubelet"):
+    _write_component_kubeconfigs(layout, url, (*_USERS, "kubelet"))
+
+
+def _write_component_kubeconfigs(layout: Layout, url: str, components: Iterable[str]) -> None:
+    authority = cluster_authority(layout)
+    for component in components:
         certificate, key = (str(layout.pki / f"{component}.{end}") for end in ("crt", "key"))
         user = {"client-certificate": certificate, "client-key": key}
         write_kubeconfig(component_kubeconfig(layout, component), url=url, authority=authority, user=user)
