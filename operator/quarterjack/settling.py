@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from .clock import rfc3339
 from .decision import RUNS_MOST, in_time, is_full, pending, room_for_runs, start_time
 from .model import Claim, Entry, Job, Misfire, PodSight, Spec, State, Trigger
-from .names import firings_of, request_of
+from .names import firings_of, is_unit_key, request_of
 from .plan import Plan
 from .windows import LATE_SECONDS
 
@@ -48,7 +48,7 @@ def settle(
     lines = [
         pending(claim.firing, claim.trigger, claim.attempt)
         for key, claim in sorted(claims.items())
-        if job.recorded_until < claim.firing <= until and key not in entries and not request_of(key)
+        if job.recorded_until < claim.firing <= until and key not in entries and not _is_of_no_firing(key)
     ]
     old = _surely_late(job, plan, now)
     missed = Missed.among(plan, known, after=job.recorded_until, until=min(until, old))
@@ -70,6 +70,11 @@ def settle(
         (*_missed_lines(job, plan, missed, now, asked=asked, caught=len(caught)), *lines, *reversed(caught)),
         max(until, job.recorded_until),
     )
+
+
+def _is_of_no_firing(key: str) -> bool:
+    """Whether a run has its line from elsewhere, or a ledger: one by hand, or a unit of one that has its line."""
+    return bool(request_of(key)) or is_unit_key(key)
 
 
 def _asked_for(spec: Spec, *, latest: bool) -> int:
