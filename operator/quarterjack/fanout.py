@@ -5,8 +5,9 @@
 says what has become of them.
 
 What a crash leaves of any of it the next replica goes on with, by reads: the output of a Pod that has ended is the same each time,
-and the ledger that exists is the one that holds. The replica that ranks first for a job looks after its fan-outs, and knows their
-ledgers; the others know of their units by claims and Pods only. Where two think that they are first, both hold to what they read.
+and the ledger that exists is the one that holds. The replica that ranks first for a job, of those that are not silent, looks after its
+fan-outs, and knows their ledgers; the others know of their units by claims and Pods only. Where two think that they are first, both
+hold to what they read.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ class FanOuts:
             self._forget(uid)
             return
         ours = job.observed and job.status.served_by == self._served_by()
-        if not ours or self._membership.ranks(uid)[0] != self._membership.replica:
+        if not ours or not self._membership.is_first(uid):
             self._forget(uid)
             self.agenda.bring_forward(uid, now + _AGAIN_SECONDS)
         elif not self._views_live():

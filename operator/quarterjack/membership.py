@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from itertools import takewhile
 
 from . import names
 from .api import LEASES, Answer, Api, Ending, object_path
@@ -20,7 +21,14 @@ from .store import EXPIRE_SECONDS, Store, member_lease_name
 log = logging.getLogger(__name__)
 
 RENEW_SECONDS = 3.0
+SILENT_SECONDS = 5.0  # who lives renews its membership every three: one that is silent for longer is not waited for
 _RANKS_MOST = 200_000
+
+
+def is_silent(store: Store, name: str) -> bool:
+    """Whether a replica has given no sign of life for so long that it is not waited for."""
+    member = store.members.get(name)
+    return member is None or asyncio.get_running_loop().time() - member.sign_time > SILENT_SECONDS
 
 
 class Membership:
@@ -49,6 +57,11 @@ class Membership:
                 self._ranks.clear()
             known = self._ranks[uid] = ranked(self._members, uid)
         return known
+
+    def is_first(self, uid: str) -> bool:
+        """Whether no replica that has lately given a sign of life comes before this one for a job."""
+        before = takewhile(lambda name: name != self.replica, self.ranks(uid))
+        return all(is_silent(self._store, name) for name in before)
 
     def forget(self, uid: str) -> None:
         """The job is gone."""

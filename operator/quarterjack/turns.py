@@ -18,6 +18,7 @@ from itertools import count
 
 from . import logs
 from .clock import ServerClock
+from .membership import is_silent
 from .model import Claim
 from .names import run_key
 from .store import Store
@@ -26,9 +27,6 @@ from .windows import ON_TIME_SECONDS
 log = logging.getLogger(__name__)
 
 SILENCE_SECONDS = 0.3
-_LONG_SILENCE_SECONDS = (
-    5.0  # who lives renews its membership every three: one that is silent for longer is not waited for
-)
 _POLL_SECONDS = 0.05
 _BACKLOG_SECONDS = 0.25  # what a live replica has not claimed for so long may be helped with
 _HELP_MOST = 4
@@ -147,13 +145,9 @@ class Turns:
 
     def _next(self, ranks: tuple[str, ...], place: int) -> int:
         """The first place from here on that is ours, or of a replica that has not been silent for long."""
-        while place < len(ranks) - 1 and ranks[place] != self._replica and self._is_long_silent(ranks[place]):
+        while place < len(ranks) - 1 and ranks[place] != self._replica and is_silent(self._store, ranks[place]):
             place += 1
         return place
-
-    def _is_long_silent(self, name: str) -> bool:
-        member = self._store.members.get(name)
-        return member is None or self._now() - member.sign_time > _LONG_SILENCE_SECONDS
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
@@ -226,7 +220,7 @@ class Turns:
             waiting = next(iter(self._others[leader].values()))
             member = self._store.members.get(leader)
             sign = max(waiting.since, member.sign_time if member is not None else 0.0)
-            if self._is_long_silent(leader) or now - sign >= max(SILENCE_SECONDS, slowness):
+            if is_silent(self._store, leader) or now - sign >= max(SILENCE_SECONDS, slowness):
                 self._inherit(leader, now)
             elif not self._own and now >= self._no_help_until and self._is_behind(waiting, now, slowness):
                 self._help(leader)
