@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 from zlib import crc32
 
@@ -56,8 +56,9 @@ STREAMS = ("", "leases", "pods", "scheduledjobs")
 class Disturber:
     """Does something bad every few seconds."""
 
-    def __init__(self, scene: Scene, seed: int) -> None:
+    def __init__(self, scene: Scene, seed: int, jobs: Iterable[str] = JOBS) -> None:
         self.scene = scene
+        self.jobs = list(jobs)
         self.random = random.Random(seed)
         commit = self.random.choice([0.0, 0.5, 1.9])
         self.plan: Plan = Chances(seed, chances=CHANCES, arrival_seconds=0.3, commit_seconds=commit, answer_seconds=0.3)
@@ -151,13 +152,13 @@ class Disturber:
         return name
 
     def edit(self) -> str:
-        name = self.random.choice(list(JOBS))
+        name = self.random.choice(self.jobs)
         schedule = self.random.choice([MINUTELY, "*/15 * * * * *", "*/30 * * * * *"])
         edit_spec(self.scene.api, name, schedule=schedule)
         return f"{name} {schedule}"
 
     def suspend(self) -> str:
-        name, suspended = self.random.choice(list(JOBS)), self.random.random() < 0.4
+        name, suspended = self.random.choice(self.jobs), self.random.random() < 0.4
         edit_spec(self.scene.api, name, suspend=suspended)
         return f"{name} {suspended}"
 

@@ -544,6 +544,37 @@ def test_a_thousand_dead_letters_leave_a_small_status() -> None:
     assert len(orjson.dumps(scene.status())) < SIZE_MOST / 5
 
 
+@pytest.mark.no_cover
+def test_ten_thousand_units_run_once_each_and_leave_a_small_status_though_replicas_die() -> None:
+    async def scenario() -> tuple[Scene, int]:
+        scene = Scene()
+        ends(scene, End(1.5), **{f"unit-{number}": FAILS for number in range(0, 10_000, 1000)})
+        uid = planned(scene, "\n".join(f"unit-{number}" for number in range(10_000)), parallel=400, podHistoryLimit=1)
+        scene.start("a", "b")
+        most = 0
+        for so_many in (2_000, 6_000, 10_000):
+            await scene.until(lambda so_many=so_many: len(made(scene)) >= so_many, at_most=600)  # type: ignore[misc]
+            most = max(most, len(orjson.dumps(scene.status())))
+            if so_many < 10_000:
+                scene.crash(scene.first(uid).name)
+                scene.restart()
+        await scene.until(lambda: are_over(scene), at_most=120)
+        await scene.at(900)
+        scene.witness.check()
+        return scene, most
+
+    scene, most = play(scenario, start=BEGIN)
+
+    assert runs(scene)[0]["message"] == "9990 of 10000 units succeeded, 10 dead letters"
+    assert set(times_made(scene).values()) == {1}
+    assert len(times_made(scene)) == 10_000
+    assert max(most, len(orjson.dumps(scene.status()))) < SIZE_MOST / 5
+    assert len(objects(scene.api, CONFIG_MAPS)) == 41
+    assert len(objects(scene.api, PODS)) == 3
+    views = [units for operator in scene.operators.values() for units in operator.running.store.units.values()]
+    assert [len(units.claims) for units in views] == [0, 0]
+
+
 # By hand
 
 
