@@ -70,4 +70,5 @@ def played(
 @pytest.fixture
 def told(request: pytest.FixtureRequest, played: dict[Story, Future[Any]]) -> Any:
     """What a story has come to: the story is this fixture's parameter."""
+    assert request.node.get_closest_marker("patient"), "else two processes would play all stories"
     return played[request.param].result()

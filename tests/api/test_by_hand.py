@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from tests.api.installation import Document, Installation, job
+from tests.api.installation import Document, Install, Installation, job
 
 PODS = "/api/v1/namespaces/{}/pods"
 
-pytestmark = pytest.mark.api
+pytestmark = [pytest.mark.api, pytest.mark.patient]
 
 
 def run(name: str, job_name: str, **spec: object) -> Document:
@@ -32,29 +30,32 @@ def state(installation: Installation, name: str) -> str:
     return str(status.get("state", ""))
 
 
-def test_a_run_asked_for_with_kubectl_runs_with_its_options_and_says_how_it_ended(installation: Installation) -> None:
+def asked_for_with_kubectl(install: Install) -> Document:
+    """A run with options, the next one, which is skipped, and the end of the first; what the first one's Pod was like."""
+    installation = install()
     options = [{"name": "month", "required": True}, {"name": "dry-run", "type": "Boolean", "default": "false"}]
-    with installation.fleet():
+    with installation.fleet(replicas=2):
         installation.apply([job("books", None, concurrencyPolicy="Forbid", options=options)])
-        installation.kubectl.out("create", "-f", "-", stdin=json.dumps(run("may", "books", options={"month": "5"})))
+        installation.apply([run("may", "books", options={"month": "5"})])
         installation.wait_for("it runs", lambda: pods(installation), seconds=30)
         [pod] = pods(installation)
-        told = {line["name"]: line.get("value") for line in pod["spec"]["containers"][0]["env"]}
-        assert (told["OPTION_MONTH"], told["OPTION_DRY_RUN"], told["RUN_TRIGGER"]) == ("5", "false", "Manual")
-        installation.kubectl.out("create", "-f", "-", stdin=json.dumps(run("june", "books", options={"month": "6"})))
+        installation.apply([run("june", "books", options={"month": "6"})])
         installation.wait_for("the next is skipped", lambda: state(installation, "june") == "Skipped", seconds=30)
-        name = pod["metadata"]["name"]
-        installation.kubectl.out(
-            "patch", "pod", name, "--subresource=status", "--type=merge", "-p", '{"status":{"phase":"Succeeded"}}'
-        )
+        end = ("--subresource=status", "--type=merge", "-p", '{"status":{"phase":"Succeeded"}}')
+        installation.kubectl.out("patch", "pod", pod["metadata"]["name"], *end)
         installation.wait_for("it says so", lambda: state(installation, "may") == "Succeeded", seconds=30)
         installation.kubectl.out("wait", "--for=condition=Succeeded", "scheduledjobrun/may", "--timeout=5s")
+        installation.apply([run("july", "books", options={"month": "7"})])
+        installation.wait_for("another runs", lambda: len(pods(installation)) == 2, seconds=30)
+        installation.kubectl.out("delete", "scheduledjobrun", "july")
+        installation.wait_for("it is stopped", lambda: len(pods(installation)) == 1, seconds=60)
+        return pod
 
 
-def test_a_run_that_is_deleted_with_kubectl_is_stopped(installation: Installation) -> None:
-    with installation.fleet():
-        installation.apply([job("books", None)])
-        installation.kubectl.out("create", "-f", "-", stdin=json.dumps(run("may", "books")))
-        installation.wait_for("it runs", lambda: pods(installation), seconds=30)
-        installation.kubectl.out("delete", "scheduledjobrun", "may")
-        installation.wait_for("it is stopped", lambda: not pods(installation), seconds=60)
+@pytest.mark.parametrize("told", [asked_for_with_kubectl], indirect=True)
+def test_a_run_asked_for_with_kubectl_is_told_its_options_and_tells_its_end_and_stops_when_it_is_deleted(
+    told: Document,
+) -> None:
+    env = {line["name"]: line.get("value") for line in told["spec"]["containers"][0]["env"]}
+
+    assert (env["OPTION_MONTH"], env["OPTION_DRY_RUN"], env["RUN_TRIGGER"]) == ("5", "false", "Manual")
