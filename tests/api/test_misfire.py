@@ -32,6 +32,7 @@ SURELY_MISSED_SECONDS = 66  # before the API server is back
 PARTITIONS_SECONDS = 20.0
 SCHEDULE = f"*/{PERIOD_SECONDS} * * * * *"
 POLICIES = {"skips": "Skip", "makes-up": "RunOnce", "catches-up": "CatchUp"}
+ALONE = {"skips-one": "Skip", "makes-up-one": "RunOnce"}  # jobs of which one firing falls due, and none after it
 LIMITS = {"successfulRunsHistoryLimit": 100, "failedRunsHistoryLimit": 100, "podHistoryLimit": 100}
 
 NODE = "simulated-0"  # for a scheduler waits for long after an outage before it looks again
@@ -44,6 +45,7 @@ pytestmark = [pytest.mark.api, pytest.mark.patient]
 class Story:
     """When what was, and what was found in the end, by installation."""
 
+    lone_firing: int = 0  # of those that have only one
     gone_time: float = 0.0
     back_time: float = 0.0
     suspended_time: float = 0.0
@@ -75,6 +77,10 @@ def have_fired(installation: Installation, names: Collection[str]) -> bool:
     return {name for name, _ in launched(installation)} >= set(names)
 
 
+def are_observed(installation: Installation, names: Collection[str]) -> bool:
+    return all("scheduledFrom" in (installation.read(name).get("status") or {}) for name in names)
+
+
 def lines_of(installation: Installation, name: str) -> list[Document]:
     """A job's lines, the oldest first."""
     return [line for _, line in sorted(runs(installation.read(name)).items())]
@@ -102,6 +108,19 @@ def prepare(installation: Installation, story: Story) -> None:
     installation.wait_for("it has succeeded", has_ended, seconds=30)
     story.once = lines_of(installation, "once")
     installation.kubectl.out("delete", "pods", "-l", "quarterjack.dev/job=once", "--now")
+
+
+def arm(installations: tuple[Installation, ...], story: Story) -> None:
+    """Make the jobs of which one firing falls due, and return just before it does."""
+    story.lone_firing = int(time.time()) + 12
+    at = time.gmtime(story.lone_firing)
+    schedule = f"{at.tm_sec} {at.tm_min} {at.tm_hour} * * *"
+    for installation in installations:
+        installation.apply(job(name, schedule, misfirePolicy=policy) for name, policy in ALONE.items())
+    for installation in installations:
+        installation.wait_for("they are observed", partial(are_observed, installation, ALONE), seconds=10)
+    assert time.time() < story.lone_firing - 2
+    time.sleep(story.lone_firing - 2 - time.time())
 
 
 def take_down(cluster: Cluster, story: Story, mortal: Fleet) -> None:
@@ -152,8 +171,8 @@ def spans(document: Document, story: Story) -> list[tuple[int, int]]:
 
 
 def settled(installation: Installation, until: int) -> bool:
-    """Whether every firing of every job up to an instant is on record, but of the job that runs once, and none still has no Pod."""
-    jobs = [document for name, document in installation.jobs().items() if name != "once"]
+    """Whether every firing up to an instant, of every job that fires all the time, is on record, and none still has no Pod."""
+    jobs = [document for document in installation.jobs().values() if document["spec"].get("schedule") == SCHEDULE]
     waiting = [
         firing
         for document in jobs
@@ -183,6 +202,7 @@ def story(served: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Story:
             installation.apply(job(name, SCHEDULE, misfirePolicy=p, **LIMITS) for name, p in POLICIES.items())
         prepare(stays, story)
         dies.wait_for("all have fired", partial(have_fired, dies, POLICIES), seconds=60)
+        arm((stays, dies), story)
         take_down(served, story, mortal)
         mortal.start()
         patch(stays, "suspended", suspend=False)
@@ -194,6 +214,8 @@ def story(served: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Story:
             installation.wait_for("all is settled", partial(settled, installation, story.end), seconds=120)
             caught = partial(all_ran, installation, "catches-up", story.due(until=story.back_time))
             installation.wait_for("what is caught up has run", caught, seconds=60)
+            lone = partial(all_ran, installation, "makes-up-one", [story.lone_firing])
+            installation.wait_for("what nothing makes up for has run", lone, seconds=60)
             story.jobs.append(installation.jobs())
             story.launches.append(launched(installation))
     for installation in (stays, dies):
@@ -215,6 +237,16 @@ def test_what_falls_due_while_etcd_and_the_api_server_are_away_ends_as_its_polic
     assert [firing for firing in late[:-1] if counts["makes-up", firing]] == []
     assert [firing for firing in story.due(until=story.back_time) if counts["catches-up", firing] != 1] == []
     assert [end_of(jobs["skips"], firing) for firing in late] == ["Missed"] * len(late)
+
+
+@each_installation
+def test_the_only_firing_that_fell_due_meanwhile_runs_late_or_is_skipped_as_its_policy_says(
+    story: Story, which: int
+) -> None:
+    counts, jobs = story.launches[which], story.jobs[which]
+
+    assert {name: counts[name, story.lone_firing] for name in ALONE} == {"skips-one": 0, "makes-up-one": 1}
+    assert end_of(jobs["skips-one"], story.lone_firing) == "Missed"
 
 
 @each_installation
