@@ -155,7 +155,7 @@ def test_a_crash_at_any_step_loses_no_unit_and_doubles_none(by_plan: bool) -> No
     at_each(steps_of(situation)[1], situation, killed)
 
 
-@pytest.mark.parametrize("seconds", [4.0, 70.0])
+@pytest.mark.parametrize("seconds", [4.0, 70.0, 600.0])
 @each_kind
 def test_a_stall_at_any_step_loses_no_unit_and_doubles_none(by_plan: bool, seconds: float) -> None:
     situation = Situation(by_plan)
