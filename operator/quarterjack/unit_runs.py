@@ -228,8 +228,8 @@ class UnitRuns:
         """Claim the units whose turn it is; whether there are more. `others`: the job's other runs in their units."""
         units = self._store.units_of(job.uid)
         parallel = job.spec.fan_out.parallel if job.spec.fan_out is not None else 1
-        if fan.before is None:
-            fan.before = await self._ledgers.before(job, fan.ledger) if fan.ledger is not None else set()
+        if fan.before is None and not await self._look_back(job, fan):
+            return False
         free = [line for line in fan.open.values() if fan.stored(line.unit) == line or not line.to_claim]
         if job.spec.policy is not Policy.ALLOW:
             blocked = self._blocked(job, fan, others)
@@ -245,6 +245,14 @@ class UnitRuns:
         for part in {part.number: part for part in (fan.place[line.unit] for line in chosen)}.values():
             await self._claim_of_part(self._store.jobs[job.uid], fan, part, [line.id for line in chosen])
         return len(ready) > len(chosen)
+
+    async def _look_back(self, job: Job, fan: Fan) -> bool:
+        """Find the ledgers that came first; and read the job after that, so that what is known of it tells of all their runs."""
+        before = await self._ledgers.before(job, fan.ledger) if fan.ledger is not None else set()
+        if await self._starter.read_job(job.uid) is None:
+            return False
+        fan.before = before
+        return True
 
     def _is_open(self, job: Job, fan: Fan) -> bool:
         known, line = self._store.jobs.get(job.uid), self._store.entries(job.uid).get(fan.id)
