@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from .attempts import BACK_OFF
 from .clock import rfc3339
 from .decision import RUNS_MOST, room_for_runs
 from .invalid import quoted
@@ -143,7 +144,7 @@ def told_status(request: Request, line: Entry, *, now: int) -> dict[str, Any]:
         "observedGeneration": request.generation,
         "state": line.state.value,
         "podName": line.pod_name,
-        "startTime": rfc3339(line.started) if line.started is not None and line.pod_name else "",
+        "startTime": rfc3339(line.started) if line.started is not None and line.reason != BACK_OFF else "",
         "completionTime": rfc3339(line.completed or now) if line.ended else "",
         "conditions": _conditions(request, [("Succeeded", *_succeeded(line))], now),
     }
