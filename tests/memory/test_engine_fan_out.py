@@ -673,6 +673,7 @@ def test_a_unit_that_is_asked_for_while_it_runs_is_skipped() -> None:
     scene = play(scenario, start=BEGIN)
 
     assert run_of(scene)["state"] == "Skipped"
+    assert run_of(scene, "other")["startTime"]
     assert times_made(scene) == {"acme": 1, "globex": 1, "initech": 1}
 
 
