@@ -61,6 +61,7 @@ class FanOuts:
         served_by: Callable[[], str],
         views_live: Callable[[], bool],
         write: Callable[[str], None],
+        scheduling: bool,
     ) -> None:
         self._api = api
         self._store = store
@@ -70,6 +71,7 @@ class FanOuts:
         self._served_by = served_by
         self._views_live = views_live
         self._write = write
+        self._scheduling = scheduling
         self._fans: dict[str, dict[str, Fan]] = {}  # by job and line
         self._tasks: dict[str, asyncio.Task[float]] = {}
         self._closed = False
@@ -270,12 +272,12 @@ class FanOuts:
         now = self._api.clock.now()
         self._runs.see(job, fan, now)
         await self._runs.store(job, fan, now)
+        if not fan.open and not fan.due:
+            return self._end_of_all(job, fan)
         more = False
-        if fan.open:
+        if fan.open and (self._scheduling or fan.line.trigger is Trigger.MANUAL):
             await self._runs.keep_up(job, fan, now)
             more = await self._runs.claim(job, fan, self._fans[job.uid], now)
-        elif not fan.due:
-            return self._end_of_all(job, fan)
         self._tell_progress(job, fan, now)
         due = min(fan.due.values(), default=now + _AGAIN_SECONDS) - self._api.clock.now()
         return _SOON_SECONDS if more else min(_AGAIN_SECONDS, max(_SOON_SECONDS, due))
@@ -323,5 +325,5 @@ class FanOuts:
 
 def _skipped(line: Entry, other: Entry, now: int) -> Entry:
     what = "run by hand" if other.trigger is Trigger.MANUAL else "firing"
-    why = f"concurrencyPolicy is not Allow and the unit still ran for the {what} of {rfc3339(other.scheduled)}"
+    why = f"concurrencyPolicy is not Allow and the unit was not over yet in the {what} of {rfc3339(other.scheduled)}"
     return replace(line, state=State.SKIPPED, reason="Overlap", message=why, completed=now)

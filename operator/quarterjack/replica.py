@@ -157,6 +157,7 @@ class Replica:
             served_by=lambda: self.served_by,
             views_live=self._views_live,
             write=self._write,
+            scheduling=settings.schedule,
         )
         self.ledger_sweep = LedgerSweep(
             self.api,

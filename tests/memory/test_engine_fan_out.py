@@ -360,6 +360,41 @@ def test_what_is_caught_up_waits_for_its_like() -> None:
     assert crowd.most_of_one == 1
 
 
+def test_another_replica_looks_after_the_units_once_the_first_has_been_silent_for_five_seconds() -> None:
+    async def scenario() -> float:
+        scene = Scene()
+        ends(scene, End(1.5))
+        uid = fan_out(scene, *(f"unit-{n}" for n in range(20)), parallel=2)
+        scene.start("a", "b", "c")
+        await scene.until(lambda: len(made(scene)) == 4)
+        await asyncio.sleep(0.5)
+        scene.crash(scene.first(uid).name)
+        return await scene.until(lambda: len(made(scene)) == 6)
+
+    assert play(scenario, start=BEGIN) < 8
+
+
+def test_a_replica_that_fires_nothing_starts_units_by_hand_only() -> None:
+    async def scenario() -> tuple[int, Scene]:
+        scene = Scene()
+        ends(scene, End(1.5))
+        fan_out(scene, *(f"unit-{n}" for n in range(20)), parallel=2)
+        scene.start("a")
+        await scene.until(lambda: len(made(scene)) == 4)
+        scene.crash()
+        scene.start("b", schedule=False)
+        await asyncio.sleep(60)
+        left = len(made(scene))
+        start_run(scene.api, "run", "job", unit="another")
+        await scene.until(lambda: run_of(scene).get("completionTime"), at_most=60)
+        return left, scene
+
+    left, scene = play(scenario, start=BEGIN)
+
+    assert left == 4
+    assert (len(made(scene)), run_of(scene)["state"]) == (5, "Succeeded")
+
+
 def test_a_suspended_job_finishes_its_units() -> None:
     async def scenario() -> Scene:
         scene = Scene()
