@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -107,7 +108,9 @@ class FanOuts:
     def attend(self, uid: str) -> None:
         """Look after a job's fan-outs, where it is ours to do so; one round after the other."""
         job, now = self._store.jobs.get(uid), self._api.clock.now()
-        if job is None or job.deleting or not job.status.fanned or self._closed:
+        if self._closed:
+            return
+        if job is None or job.deleting or not job.status.fanned:
             self._forget(uid)
             return
         ours = job.observed and job.status.served_by == self._served_by()
@@ -139,12 +142,11 @@ class FanOuts:
         self._closed = True
         if self._tasks:
             await asyncio.wait(list(self._tasks.values()))
-        for uid, fans in self._fans.items():
-            job = self._store.jobs.get(uid)
-            for fan in fans.values():
-                if job is None:
-                    continue
-                await self._runs.store(job, fan, float("inf"))
+        known = [(self._store.jobs.get(uid), fan) for uid, fans in self._fans.items() for fan in fans.values()]
+        for job, fan in known:
+            if job is not None and fan.ledger is not None:
+                self._runs.see(job, fan, self._api.clock.now())
+                await self._runs.store(job, fan, math.inf)
 
     async def _round(self, uid: str) -> float:
         """One step of each of a job's fan-outs, the oldest first; how long to wait until the next."""

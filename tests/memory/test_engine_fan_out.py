@@ -395,6 +395,32 @@ def test_a_replica_that_fires_nothing_starts_units_by_hand_only() -> None:
     assert (len(made(scene)), run_of(scene)["state"]) == (5, "Succeeded")
 
 
+def test_a_replica_that_is_stopped_stores_what_it_knows_of_units_and_another_goes_on() -> None:
+    async def scenario() -> tuple[list[str], list[str], Scene]:
+        scene = Scene()
+        ends(scene, End(1.5))
+        fan_out(scene, *"abcdefgh", parallel=4)
+        scene.start("a")
+        await scene.until(lambda: len(made(scene)) == 4)
+        await scene.until(lambda: "Succeeded" in [pod["status"]["phase"] for pod in objects(scene.api, PODS)])
+        await asyncio.sleep(0.1)
+        operator = scene.operators["a"]
+        left = await operator.process.start(operator.running.shut_down())
+        stored = sorted(unit for unit, state in unit_states(scene).items() if state == "Succeeded")
+        scene.crash()
+        scene.start("b")
+        await scene.until(lambda: are_over(scene), at_most=60)
+        scene.witness.check()
+        return left, stored, scene
+
+    left, stored, scene = play(scenario, start=BEGIN)
+
+    assert left == []
+    assert stored != []
+    assert runs(scene)[0]["message"] == "8 of 8 units succeeded"
+    assert set(times_made(scene).values()) == {1}
+
+
 def test_a_suspended_job_finishes_its_units() -> None:
     async def scenario() -> Scene:
         scene = Scene()
