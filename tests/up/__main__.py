@@ -17,7 +17,7 @@ from tests.up import record as records
 from tests.up.first_run import await_first_run
 from tests.up.install import EXAMPLES, apply_examples, documents, install, replica_kubeconfig, uninstall
 from tests.up.kubectl import Kubectl
-from tests.up.record import CURRENT, Record
+from tests.up.record import CURRENT, USUAL, Record
 from tests.up.replicas import Replicas
 from tests.up.words import headline, say
 
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.up", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     start = commands.add_parser("up", help="start all that does not run, and show it")
-    start.add_argument("--cluster", default="demo", help="a name for a cluster of our own, or: current")
+    start.add_argument("--cluster", default=USUAL, help="a name for a cluster of our own, or: current")
     start.set_defaults(run=lambda given: up(given.cluster))
     end = commands.add_parser("down", help="end all that `up` started, and remove it")
     end.add_argument("--cluster", action="append", help="only this one; may be repeated (default: all)")
@@ -112,6 +112,7 @@ def _explain(record: Record, kubectl: Kubectl) -> None:
 
 def _what_to_look_at(record: Record, kubectl: Kubectl, replicas: Replicas) -> str:
     namespace = () if record.examples_namespace == "default" else (f"--namespace={record.examples_namespace}",)
+    named = "" if record.target == USUAL else f" CLUSTER={record.target}"
     lines = ["", kubectl.out("get", "scheduledjobs", *namespace).rstrip(), "", "Look at it:"]
     if record.target != CURRENT:
         lines += [
@@ -130,10 +131,10 @@ def _what_to_look_at(record: Record, kubectl: Kubectl, replicas: Replicas) -> st
         lines.append(f"  {process.name}  pid {process.pid()}  {replicas.url(number)}/metrics  {process.log}")
     lines += [
         "",
-        "Kill one, and see that nothing changes; `make up` starts it again:",
+        f"Kill one, and see that nothing changes; `make up{named}` starts it again:",
         f"  kill -9 {replicas.processes[0].pid()}; kubectl get scheduledjobs --watch",
         "",
-        "End it all: make down",
+        f"End it all: make down{named}",
     ]
     return "\n".join(lines)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.cluster.layout import state_root
 
+USUAL = "demo"
 CURRENT = "current"
 
 
