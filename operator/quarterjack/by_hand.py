@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from .attempts import BACK_OFF
+from .attempts import is_fanned
 from .clock import rfc3339
 from .decision import RUNS_MOST, room_for_runs
 from .invalid import quoted
@@ -144,12 +144,17 @@ def told_status(request: Request, line: Entry, *, now: int) -> dict[str, Any]:
         "observedGeneration": request.generation,
         "state": line.state.value,
         "podName": line.pod_name,
-        "startTime": rfc3339(line.started) if line.started is not None and line.reason != BACK_OFF else "",
+        "startTime": rfc3339(line.started) if line.started is not None and _has_begun(line) else "",
         "completionTime": rfc3339(line.completed or now) if line.ended else "",
         "conditions": _conditions(request, [("Succeeded", *_succeeded(line))], now),
     }
     told = {key: value for key, value in fields.items() if value}
     return request.status() | told | {"message": line.message or line.reason}
+
+
+def _has_begun(line: Entry) -> bool:
+    """Whether it has a Pod, or is in its units; what is told of a start once stays told."""
+    return bool(line.pod_name) or is_fanned(line)
 
 
 def over_status(request: Request, reason: str, why: str, *, now: int) -> dict[str, Any]:

@@ -90,8 +90,9 @@ class PodObserver:
     def _watch(self) -> None:
         host = self.cluster.url.removeprefix("https://")
         context = ssl.create_default_context(cafile=str(self.cluster.ca_path))
-        connection = http.client.HTTPSConnection(host, context=context, timeout=5)
-        path = f"{self._path}?watch=1&allowWatchBookmarks=true&resourceVersion={self._revision}"
+        connection = http.client.HTTPSConnection(host, context=context, timeout=10)
+        # A watch that is to end soon is told how far it is before: so the revision keeps up where nothing happens here, but elsewhere.
+        path = f"{self._path}?watch=1&allowWatchBookmarks=true&timeoutSeconds=5&resourceVersion={self._revision}"
         connection.request("GET", path, headers={"Authorization": f"Bearer {self.cluster.admin_token}"})
         answer = connection.getresponse()
         try:

@@ -65,4 +65,4 @@ def test_a_run_by_hand_that_is_deleted_ends_its_container(stage: Installation) -
     line = await_line(stage, "is-called-off", "Canceled", "Failed")
     assert (line["state"], line["reason"]) == ("Canceled", "RunDeleted")
     assert not is_alive(FOR_EVER)
-    assert pods(stage, "is-called-off") == []
+    stage.wait_for("no Pod is left", lambda: pods(stage, "is-called-off") == [], seconds=30)
