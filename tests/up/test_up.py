@@ -155,7 +155,7 @@ def test_every_replica_is_let_do_all_that_it_asks_for(demo: Demo) -> None:
     "question",
     [
         "get secrets",
-        "get configmaps",
+        "get services",
         "update scheduledjobs.quarterjack.dev",
         "create pods --subresource=exec",
         "'*' '*'",
