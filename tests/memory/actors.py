@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from quarterjack import names
 from quarterjack.transport import MERGE_PATCH, Response
 
 from .admission import rfc3339
@@ -25,6 +26,11 @@ _HELD = {
     "Unschedulable": "0/1 nodes are available: 1 Insufficient memory.",
 }
 _TOO_LONG = "Pod was active on the node longer than the specified deadline"
+
+
+def attempt_of(pod: Document) -> int:
+    """Which attempt of its run or its unit a Pod is."""
+    return int(pod["metadata"]["annotations"][names.ATTEMPT])
 
 
 def ask(

@@ -54,11 +54,6 @@ def unit_of(pod: Document) -> str:
     return str(pod["metadata"]["annotations"].get(names.UNIT, ""))
 
 
-def attempt_of(pod: Document) -> int:
-    """Which attempt of its run or its unit a Pod is."""
-    return int(pod["metadata"]["annotations"][names.ATTEMPT])
-
-
 def environment_of(pod: Document) -> dict[str, str]:
     """What a Pod's first container is told."""
     return {line["name"]: line["value"] for line in pod["spec"]["containers"][0]["env"]}

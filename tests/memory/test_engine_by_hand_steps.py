@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import pytest
 
-from .actors import End, delete, objects, start_run
+from .actors import End, attempt_of, delete, objects, start_run
 from .by_hand import by_hand, run_of, state_of
 from .engine import Operator, Scene, play
 from .resources import PODS, RUNS
-from .statuses import Document
+from .steps import at_each, die, steps_since
 from .virtual import START
-from .witness import Violation
 
 # It goes again and again where other tests have been: coverage would double its time, and tell nothing.
 pytestmark = pytest.mark.no_cover
@@ -55,10 +54,6 @@ class Situation:
         return list(range(1, self.fails + 2))
 
 
-def attempt_of(pod: Document) -> int:
-    return int(pod["metadata"]["annotations"]["quarterjack.dev/attempt"])
-
-
 def is_over(scene: Scene, situation: Situation) -> bool:
     """Whether each run is told of its end; where they have none, whether its beginning is told."""
     told = "completionTime" if situation.seconds else "podName"
@@ -71,11 +66,10 @@ def steps_of(situation: Situation) -> tuple[range, tuple[int, ...]]:
 
     async def undisturbed() -> tuple[range, tuple[int, ...]]:
         scene, victim = await situation.begin()
-        process, begin = victim.process, victim.process.steps
+        begin = victim.process.steps
         await scene.until(lambda: is_over(scene, situation), at_most=120)
         await asyncio.sleep(0.1)
-        steps = range(begin + 1, process.steps + 1)
-        return steps, tuple(step for step in process.crash_steps if step in steps)
+        return steps_since(victim, begin)
 
     return play(undisturbed, start=BEGIN)
 
@@ -83,22 +77,10 @@ def steps_of(situation: Situation) -> tuple[range, tuple[int, ...]]:
 Played = Callable[[Situation, int], Coroutine[Any, Any, None]]
 
 
-def at_each(steps: Iterable[int], situation: Situation, scenario: Played) -> None:
-    """Play it once for each step; the message says at which it went wrong."""
-    for step in steps:
-        try:
-            play(lambda step=step: scenario(situation, step), start=BEGIN)  # type: ignore[misc]
-        except Exception as error:
-            raise Violation(f"{situation}, at step {step} of {steps_of(situation)[0]}: {error}") from error
-
-
-async def die(scene: Scene, victim: Operator, step: int) -> None:
-    """Kill a replica at a step; another comes in its place."""
-    victim.process.crash_at(step)
-    await scene.until(lambda: victim.process.crashed, at_most=120)
-    del scene.operators[victim.name]
-    await asyncio.sleep(15)
-    scene.restart()
+def around_each_request(situation: Situation, scenario: Played) -> None:
+    """Play it once for each step around a request."""
+    steps, around = steps_of(situation)
+    at_each(around, partial(scenario, situation), start=BEGIN, what=str(situation), of=steps)
 
 
 def check_one_run(scene: Scene, situation: Situation) -> None:
@@ -113,7 +95,7 @@ def check_one_run(scene: Scene, situation: Situation) -> None:
 
 async def killed(situation: Situation, step: int) -> None:
     scene, victim = await situation.begin()
-    await die(scene, victim, step)
+    await die(scene, victim, step, at_most=120)
     await scene.at(80)
     check_one_run(scene, situation)
 
@@ -142,7 +124,7 @@ retried_or_not = pytest.mark.parametrize(
 def test_a_crash_at_any_step_costs_no_run_by_hand_and_doubles_none(policy: str, victim: str, fails: int) -> None:
     situation = Situation(policy, victim, fails)
 
-    at_each(steps_of(situation)[1], situation, killed)
+    around_each_request(situation, killed)
 
 
 @pytest.mark.parametrize("seconds", [4.0, 70.0, 600.0])
@@ -154,12 +136,12 @@ def test_a_stall_at_any_step_costs_no_run_by_hand_and_doubles_none(
 ) -> None:
     situation = Situation(policy, victim, fails)
 
-    at_each(steps_of(situation)[1], situation, stalled(seconds))
+    around_each_request(situation, stalled(seconds))
 
 
 async def killed_among_two(situation: Situation, step: int) -> None:
     scene, victim = await situation.begin()
-    await die(scene, victim, step)
+    await die(scene, victim, step, at_most=120)
     await scene.at(120)
     scene.witness.check(calm_seconds=20)
     assert sorted(state_of(scene, name) for name in situation.runs) == ["Skipped", "Succeeded"]
@@ -170,7 +152,7 @@ async def killed_among_two(situation: Situation, step: int) -> None:
 def test_of_two_that_are_asked_for_in_the_same_instant_one_runs_whoever_dies(victim: str) -> None:
     situation = Situation("Forbid", victim, runs=("one", "two"), seconds=60)
 
-    at_each(steps_of(situation)[1], situation, killed_among_two)
+    around_each_request(situation, killed_among_two)
 
 
 # Deletion
@@ -190,7 +172,7 @@ async def deleted_and_killed(situation: Situation, step: int) -> None:
         delete(scene.api, RUNS, "run")
 
     victim.process.when_crashed(on_crash)
-    await die(scene, victim, step)
+    await die(scene, victim, step, at_most=120)
     await scene.at(90)
     check_none_runs(scene, situation)
 
@@ -216,4 +198,4 @@ def test_one_that_is_deleted_at_any_step_is_stopped_or_never_starts(
 ) -> None:
     situation = Situation(policy, victim, fails, seconds=None)
 
-    at_each(steps_of(situation)[1], situation, scenario)
+    around_each_request(situation, scenario)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import pytest
 
-from .actors import End, delete, objects, start_run
+from .actors import End, attempt_of, delete, objects, start_run
 from .engine import Operator, Scene, play
 from .fan_out import (
     Crowd,
     are_over,
-    attempt_of,
     ends,
     fan_out,
     letters,
@@ -28,8 +27,8 @@ from .fan_out import (
     unit_states,
 )
 from .resources import PODS, RUNS
+from .steps import at_each, die, steps_since
 from .virtual import START
-from .witness import Violation
 
 # It goes again and again where other tests have been: coverage would double its time, and tell nothing.
 pytestmark = pytest.mark.no_cover
@@ -73,14 +72,13 @@ def steps_of(situation: Situation) -> tuple[range, tuple[int, ...]]:
 
     async def undisturbed() -> tuple[range, tuple[int, ...]]:
         scene, victim = await situation.begin()
-        process, begin = victim.process, victim.process.steps
+        begin = victim.process.steps
         if situation.by_hand:
             await scene.until(lambda: len(made(scene)) == 3)
         else:
             await scene.until(lambda: are_over(scene))
         await asyncio.sleep(0.1)
-        steps = range(begin + 1, process.steps + 1)
-        return steps, tuple(step for step in process.crash_steps if step in steps)
+        return steps_since(victim, begin)
 
     return play(undisturbed, start=BEGIN)
 
@@ -88,22 +86,10 @@ def steps_of(situation: Situation) -> tuple[range, tuple[int, ...]]:
 Played = Callable[[Situation, int], Coroutine[Any, Any, None]]
 
 
-def at_each(steps: Iterable[int], situation: Situation, scenario: Played) -> None:
-    """Play it once for each step; the message says at which it went wrong."""
-    for step in steps:
-        try:
-            play(lambda step=step: scenario(situation, step), start=BEGIN)  # type: ignore[misc]
-        except Exception as error:
-            raise Violation(f"{situation}, at step {step} of {steps_of(situation)[0]}: {error}") from error
-
-
-async def die(scene: Scene, victim: Operator, step: int) -> None:
-    """Kill a replica at a step; another comes in its place."""
-    victim.process.crash_at(step)
-    await scene.until(lambda: victim.process.crashed, at_most=120)
-    del scene.operators[victim.name]
-    await asyncio.sleep(15)
-    scene.restart()
+def around_each_request(situation: Situation, scenario: Played) -> None:
+    """Play it once for each step around a request."""
+    steps, around = steps_of(situation)
+    at_each(around, partial(scenario, situation), start=BEGIN, what=str(situation), of=steps)
 
 
 def check_each_unit_once(scene: Scene, situation: Situation, crowd: Crowd) -> None:
@@ -127,7 +113,7 @@ def check_each_unit_once(scene: Scene, situation: Situation, crowd: Crowd) -> No
 async def killed(situation: Situation, step: int) -> None:
     scene, victim = await situation.begin()
     crowd = Crowd(scene)
-    await die(scene, victim, step)
+    await die(scene, victim, step, at_most=120)
     await scene.until(lambda: are_over(scene), at_most=90)
     await asyncio.sleep(20)
     check_each_unit_once(scene, situation, crowd)
@@ -152,7 +138,7 @@ each_kind = pytest.mark.parametrize("by_plan", [True, False], ids=["a plan", "un
 def test_a_crash_at_any_step_loses_no_unit_and_doubles_none(by_plan: bool) -> None:
     situation = Situation(by_plan)
 
-    at_each(steps_of(situation)[1], situation, killed)
+    around_each_request(situation, killed)
 
 
 @pytest.mark.parametrize("seconds", [4.0, 70.0, 600.0])
@@ -160,7 +146,7 @@ def test_a_crash_at_any_step_loses_no_unit_and_doubles_none(by_plan: bool) -> No
 def test_a_stall_at_any_step_loses_no_unit_and_doubles_none(by_plan: bool, seconds: float) -> None:
     situation = Situation(by_plan)
 
-    at_each(steps_of(situation)[1], situation, stalled(seconds))
+    around_each_request(situation, stalled(seconds))
 
 
 async def deleted(situation: Situation, step: int) -> None:
@@ -178,4 +164,4 @@ async def deleted(situation: Situation, step: int) -> None:
 def test_one_by_hand_that_is_deleted_at_any_step_ends_all_its_units(by_plan: bool) -> None:
     situation = Situation(by_plan, by_hand=True)
 
-    at_each(steps_of(situation)[1], situation, deleted)
+    around_each_request(situation, deleted)

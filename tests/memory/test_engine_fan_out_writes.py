@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from .actors import End
+from .actors import End, attempt_of
 from .engine import Scene, play
-from .fan_out import are_over, attempt_of, planned, plans, runs, times_made, unit_of, unit_states
+from .fan_out import are_over, planned, plans, runs, times_made, unit_of, unit_states
 from .faults import Plan, Request, Rule
 from .test_engine_by_hand_writes import FAULTS, each_fault
 from .virtual import START

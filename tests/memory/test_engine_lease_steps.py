@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import pytest
@@ -14,8 +13,9 @@ from .actors import objects, read
 from .engine import Operator, Scene, last_lines, play
 from .resources import LEASES, PODS
 from .statuses import Document
+from .steps import at_each, die
 from .virtual import START
-from .witness import Violation, epoch
+from .witness import epoch
 
 # It goes again and again where other tests have been: coverage would double its time, and tell nothing.
 pytestmark = pytest.mark.no_cover
@@ -160,15 +160,11 @@ def steps_of(name: str) -> tuple[int, ...]:
     return play(undisturbed, start=BEGIN)
 
 
-async def stopped(name: str, step: int, stall: float | None) -> None:
+async def stopped(name: str, step: int, *, stall: float | None) -> None:
     scene, victim = await COURSES[name].begin()
     began = scene.now - BEGIN
     if stall is None:
-        victim.process.crash_at(step)
-        await scene.until(lambda: victim.process.crashed)
-        del scene.operators[victim.name]
-        await asyncio.sleep(15)
-        scene.restart()
+        await die(scene, victim, step)
     else:
         victim.process.stall_at(step, stall)
     await scene.at(began + 150)
@@ -189,8 +185,4 @@ def test_a_replica_stopped_around_any_request_harms_no_run_and_lets_none_overlap
     name: str, stall: float | None
 ) -> None:
     assert len(steps_of(name)) >= 4
-    for step in steps_of(name):
-        try:
-            play(lambda step=step: stopped(name, step, stall), start=BEGIN)  # type: ignore[misc]
-        except Exception as error:
-            raise Violation(f"{name}, stopped at step {step} of {steps_of(name)}: {error}") from error
+    at_each(steps_of(name), partial(stopped, name, stall=stall), start=BEGIN, what=name, of=steps_of(name))

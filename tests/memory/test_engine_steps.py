@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 
 import pytest
 
-from .actors import End, delete_pod
+from .actors import End, attempt_of, delete_pod
 from .engine import Operator, Scene, last_lines, play
 from .faults import Fault, Point, Rule
 from .resources import PODS
-from .statuses import Document
+from .steps import at_each, die
 from .store import Change
 from .virtual import START, later
-from .witness import Violation
 
 # It goes again and again where other tests have been: coverage would double its time, and tell nothing.
 pytestmark = pytest.mark.no_cover
@@ -76,10 +74,6 @@ async def retry(policy: str) -> tuple[Scene, Operator]:
     return scene, scene.first(uid)
 
 
-def attempt_of(pod: Document) -> int:
-    return int(pod["metadata"]["annotations"]["quarterjack.dev/attempt"])
-
-
 Situation = Callable[[str], Awaitable[tuple[Scene, Operator]]]
 
 
@@ -135,11 +129,7 @@ async def stopped(situation: Situation, policy: str, step: int, *, stall: float 
     if deleting:
         delete_next_pod(scene)
     if stall is None:
-        victim.process.crash_at(step)
-        await scene.until(lambda: victim.process.crashed)
-        del scene.operators[victim.name]
-        await asyncio.sleep(15)
-        scene.restart()
+        await die(scene, victim, step)
         await scene.at(began + 66)
     else:
         victim.process.stall_at(step, stall)
@@ -154,14 +144,15 @@ async def stopped(situation: Situation, policy: str, step: int, *, stall: float 
         assert [pod.attempt for pod in scene.api.ledger.pods] == [1, 2, 3][: 3 if deleting else 2]
 
 
-def at_each(steps: Iterable[int], situation: Situation, policy: str, *, stall: float | None, deleting: bool) -> None:
-    """Play it once for each step; the message says at which it went wrong."""
-    for step in steps:
-        try:
-            play(lambda step=step: stopped(situation, policy, step, stall=stall, deleting=deleting), start=BEGIN)  # type: ignore[misc]
-        except Exception as error:
-            where = f"{situation.__name__}, {policy}, stopped at step {step} of {course(situation, policy)}"
-            raise Violation(f"{where}: {error}") from error
+def stop_at_each(
+    steps: Iterable[int], situation: Situation, policy: str, *, stall: float | None, deleting: bool
+) -> None:
+    """Play it once for each step."""
+
+    async def scenario(step: int) -> None:
+        await stopped(situation, policy, step, stall=stall, deleting=deleting)
+
+    at_each(steps, scenario, start=BEGIN, what=f"{situation.__name__}, {policy}", of=course(situation, policy))
 
 
 deleted_or_not = pytest.mark.parametrize(
@@ -175,14 +166,14 @@ deleted_or_not = pytest.mark.parametrize(
 def test_a_crash_at_any_step_costs_no_firing_and_doubles_none(
     situation: Situation, policy: str, deleting: bool
 ) -> None:
-    at_each(course(situation, policy).steps, situation, policy, stall=None, deleting=deleting)
+    stop_at_each(course(situation, policy).steps, situation, policy, stall=None, deleting=deleting)
 
 
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("stall", [1.0, 4.0, 20.0, 70.0])
 @deleted_or_not
 def test_a_stall_at_any_step_costs_no_firing_and_doubles_none(policy: str, stall: float, deleting: bool) -> None:
-    at_each(course(on_time, policy).steps, on_time, policy, stall=stall, deleting=deleting)
+    stop_at_each(course(on_time, policy).steps, on_time, policy, stall=stall, deleting=deleting)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +184,7 @@ def test_a_stall_at_any_step_costs_no_firing_and_doubles_none(policy: str, stall
 def test_a_stall_at_any_step_of_what_makes_up_for_others_doubles_nothing(
     situation: Situation, policy: str, stall: float
 ) -> None:
-    at_each(course(situation, policy).steps, situation, policy, stall=stall, deleting=stall == 70)
+    stop_at_each(course(situation, policy).steps, situation, policy, stall=stall, deleting=stall == 70)
 
 
 @pytest.mark.parametrize(
@@ -208,4 +199,4 @@ def test_a_stall_at_any_step_of_what_makes_up_for_others_doubles_nothing(
     ],
 )
 def test_a_stall_that_outlasts_reaping_launches_nothing_again(situation: Situation, policy: str, stall: float) -> None:
-    at_each(course(situation, policy).decisive, situation, policy, stall=stall, deleting=stall == 600)
+    stop_at_each(course(situation, policy).decisive, situation, policy, stall=stall, deleting=stall == 600)
