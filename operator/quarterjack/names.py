@@ -76,7 +76,11 @@ def run_key(firing: int, attempt: int = 1, *, request: str = "", unit: str = "")
     """
     run = f"{firing}m{bare(request)}" if request else str(firing)
     if unit:
-        run = f"{run}.{unit_hash(unit)}"
+        return unit_key(run, unit, attempt)
+    return _attempt_key(run, attempt)
+
+
+def _attempt_key(run: str, attempt: int) -> str:
     return run if attempt == 1 else f"{run}-{attempt}"
 
 
@@ -87,8 +91,7 @@ def run_of(key: str) -> str:
 
 def unit_key(run: str, unit: str, attempt: int = 1) -> str:
     """The key of the run of a unit; `run`: that of the run whose unit it is, whichever of its attempts has planned it."""
-    key = f"{parent_of(run)}.{unit_hash(unit)}"
-    return key if attempt == 1 else f"{key}-{attempt}"
+    return _attempt_key(f"{parent_of(run)}.{unit_hash(unit)}", attempt)
 
 
 @lru_cache(maxsize=_HASHES_MOST)
