@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -105,14 +105,9 @@ class Api:
     async def log(self, path: str, *, container: str, most: int) -> bytes | Answer:
         """What a container of the Pod at this path has printed, up to `most` bytes; where it cannot be read, why."""
         query = {"container": container, "limitBytes": str(most)}
-        try:
-            response = await self._request(
-                "GET", f"{path}/log", query=query, accept="*/*", timeout_seconds=READ_SECONDS
-            )
-        except NotSent as error:
-            return Answer(Ending.NOT_SENT, message=str(error))
-        except Unanswered as error:
-            return Answer(Ending.DOUBT, message=str(error))
+        response = await _attempted(self._request("GET", f"{path}/log", query=query, accept="*/*"))
+        if isinstance(response, Answer):
+            return response
         return response.body if response.status == 200 else read_answer("GET", response)
 
     async def create(
@@ -212,21 +207,17 @@ class Api:
         accept: str = JSON,
         timeout_seconds: float = READ_SECONDS,
     ) -> Answer:
-        try:
-            response = await self._request(
-                method,
-                path,
-                query=query or {},
-                body=body,
-                content_type=content_type,
-                accept=accept,
-                timeout_seconds=timeout_seconds,
-            )
-        except NotSent as error:
-            return Answer(Ending.NOT_SENT, message=str(error))
-        except Unanswered as error:
-            return Answer(Ending.DOUBT, message=str(error))
-        return read_answer(method, response)
+        request = self._request(
+            method,
+            path,
+            query=query or {},
+            body=body,
+            content_type=content_type,
+            accept=accept,
+            timeout_seconds=timeout_seconds,
+        )
+        response = await _attempted(request)
+        return response if isinstance(response, Answer) else read_answer(method, response)
 
     async def _request(
         self,
@@ -260,6 +251,16 @@ class Api:
                 self.create_seconds += (took - self.create_seconds) / 8
         self.clock.learn(response.headers.get("date"), sent=sent, received=self.clock.wall())
         return response
+
+
+async def _attempted(request: Awaitable[Response]) -> Response | Answer:
+    """The response to a request; an answer that says so where it was not sent, or nothing came back."""
+    try:
+        return await request
+    except NotSent as error:
+        return Answer(Ending.NOT_SENT, message=str(error))
+    except Unanswered as error:
+        return Answer(Ending.DOUBT, message=str(error))
 
 
 def raise_for(status: int, body: bytes) -> None:
