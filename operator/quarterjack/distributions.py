@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client import CollectorRegistry, Histogram, disable_created_metrics
 
 # From 5 ms up to the end of the on-time window.
 _LATENESS_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 30, 60, 120)
@@ -13,6 +13,7 @@ class Distributions:
     """Histograms, each observed by one replica only for a firing or run: add them up over replicas."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
+        disable_created_metrics()  # a series more for each, which nobody asks for
         self.claim = _lateness(
             "scheduledjob_claim_lateness_seconds",
             "From the instant at which a firing should start (its scheduled time, and its jitter) to its claim.",

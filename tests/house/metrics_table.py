@@ -22,7 +22,6 @@ async def metrics_table() -> str:
     kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
     helps = re.findall(r"^# HELP (\S+) (.*)$", text, re.MULTILINE)
     rows = [f"| `{name}` | {kinds[name]} | {said.rstrip('.')} |" for name, said in sorted(helps, key=_jobs_first)]
-    rows = [row for row in rows if "_created`" not in row]
     return "\n".join(["", "| metric | kind | meaning |", "|---|---|---|", *rows, "", ""])
 
 
