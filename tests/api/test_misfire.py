@@ -182,9 +182,17 @@ def settled(installation: Installation, until: int) -> bool:
     return not waiting and all(epoch(document["status"]["watermark"]) >= until for document in jobs)
 
 
-def all_ran(installation: Installation, name: str, firings: Collection[int]) -> bool:
-    counts = launched(installation)
-    return all(counts[name, firing] for firing in firings)
+def await_pods(installation: Installation, name: str, firings: Collection[int]) -> None:
+    """Wait until each of these firings has a Pod; an AssertionError that names those without one, with their records."""
+
+    def without() -> list[tuple[int, Document | str]]:
+        counts, document = launched(installation), installation.read(name)
+        return [(f, runs(document).get(f, end_of(document, f))) for f in firings if not counts[name, f]]
+
+    try:
+        installation.wait_for(f"{name} has run", lambda: not without(), seconds=60)
+    except AssertionError as error:
+        raise AssertionError(f"no Pod: {without()} of {len(firings)}\n{error}") from error
 
 
 @pytest.fixture(scope="module")
@@ -212,10 +220,8 @@ def story(served: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Story:
         stays.wait_for("runs go on", lambda: len(spans(stays.read("forbids"), story)) >= 2, seconds=60)
         for installation in (stays, dies):
             installation.wait_for("all is settled", partial(settled, installation, story.end), seconds=120)
-            caught = partial(all_ran, installation, "catches-up", story.due(until=story.back_time))
-            installation.wait_for("what is caught up has run", caught, seconds=60)
-            lone = partial(all_ran, installation, "makes-up-one", [story.lone_firing])
-            installation.wait_for("what nothing makes up for has run", lone, seconds=60)
+            await_pods(installation, "catches-up", story.due(until=story.back_time))
+            await_pods(installation, "makes-up-one", [story.lone_firing])
             story.jobs.append(installation.jobs())
             story.launches.append(launched(installation))
     for installation in (stays, dies):
