@@ -87,7 +87,9 @@ VICTIMS = (
 
 STUCK = (
     # Several firings are due while one of its runs is: on a busy machine one may be looked at only after that.
-    job("outlasts-its-schedule", FOR_EVER, schedule="*/2 * * * * *", activeDeadlineSeconds=9, failedRunsHistoryLimit=50),
+    job(
+        "outlasts-its-schedule", FOR_EVER, schedule="*/2 * * * * *", activeDeadlineSeconds=9, failedRunsHistoryLimit=50
+    ),
     job(
         "has-no-image",
         pod={"containers": [container("exit 0", image=NO_SUCH_IMAGE, imagePullPolicy="IfNotPresent")]},
