@@ -158,7 +158,7 @@ class Launcher:
                     return Trace(Traced.GONE, _sight(last["object"], run, deleted=True))
                 if int(event["object"]["metadata"]["resourceVersion"]) >= until and last is None:
                     return Trace(Traced.NEVER)
-            return Trace(Traced.PRESENT) if last is not None else None
+            return Trace(Traced.PRESENT, _sight(last["object"], run)) if last is not None else None
 
 
 def _is_leaving(answer: Answer) -> bool:
