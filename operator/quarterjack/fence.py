@@ -31,7 +31,10 @@ class Fence:
             await asyncio.sleep(PROBE_SECONDS if answered else _FIRST_SECONDS)
 
     async def probe(self) -> bool:
-        """Ask once; whether there was an answer. A window in 1970 lies in the past whatever the clocks say."""
+        """Ask once; whether that told anything. A window in 1970 lies in the past whatever the clocks say.
+
+        A refusal by anything else does not: a server that is starting up refuses all writes for a while.
+        """
         document = {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
@@ -43,7 +46,8 @@ class Fence:
             "spec": {"holderIdentity": "fence-probe"},
         }
         answer = await self._api.create(LEASES.format(self._namespace), document, dry_run=True, metadata_only=True)
-        if answer.ending not in {Ending.FENCED, Ending.DONE, Ending.EXISTS, Ending.REFUSED}:
+        if answer.ending not in {Ending.FENCED, Ending.DONE, Ending.EXISTS}:
+            log.warning("the fence could not be probed: %s %s", answer.ending, answer.message)
             return False
         self._learn(stands=answer.ending is Ending.FENCED)
         return True

@@ -148,7 +148,7 @@ class Starter:
     async def _claim(self, run: Run, window: Window) -> bool:
         claim = await self._claims.create(run, window, pods_revision=self._pods_revision())
         if isinstance(claim, Ending):
-            return claim in {Ending.THROTTLED, Ending.NOT_SENT, Ending.DOUBT}
+            return claim in {Ending.THROTTLED, Ending.NOT_SENT, Ending.DOUBT, Ending.REFUSED}
         self._tell(self._claimed, run)
         self._store.put_claim(claim)
         await self._proceed(run, claim, not_before=claim.created)

@@ -139,7 +139,7 @@ async def cas(prepare: Prepare | None = None) -> Scene:
     scene, first, other = await two_replicas(prepare)
     for operator in (first, other):
         refused = Fault(outcome=Outcome.REFUSED, status=403)
-        operator.connection.plan.add(Rule(fault=refused, method="POST", resource="leases", times=40))
+        operator.connection.plan.add(Rule(fault=refused, method="POST", resource="leases", times=float("inf")))
         later(40, operator.connection.plan.rules.clear)
     await scene.at(DUE + 45)
     first.connection.plan.add(stall_before(60, method="PATCH", resource="scheduledjobs"))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 
 from .actors import TEMPLATE, edit_spec, objects
 from .engine import Scene, firing_lines, play, states
+from .faults import Fault, Outcome, Point, Request, Rule
 from .resources import PODS
 from .virtual import START
 from .witness import epoch
@@ -49,6 +51,37 @@ def test_firings_missed_while_the_server_was_down_are_recorded_and_the_next_ones
         scene.witness.check(calm_seconds=60)
         assert missed(scene) == [(60, 60, 1)]
         assert [f - FIRST for f in scene.api.ledger.firings(uid)] == [0, 120, 180, 240]
+
+    play(scenario, start=BEGIN)
+
+
+def test_a_server_that_refuses_all_writes_while_it_starts_up_makes_firings_late_and_leaves_the_fence_trusted() -> None:
+    launches: list[str] = []
+
+    def is_first_launch(request: Request) -> bool:
+        if request.resource != "pods" or "dryRun" in request.query:
+            return False
+        launches.append(request.replica)
+        return len(launches) == 1
+
+    async def scenario() -> None:
+        scene, uid = await scene_of()
+        await scene.at(50)
+        for operator in scene.operators.values():
+            for method in ("POST", "PATCH"):
+                refused = Fault(outcome=Outcome.REFUSED, status=403)
+                operator.connection.plan.add(Rule(fault=refused, method=method, times=math.inf))
+        await scene.at(DUE + MINUTE + 5)  # the fence is probed each minute, so it was meanwhile
+        for operator in scene.operators.values():
+            operator.connection.plan.rules.clear()
+            dies = Fault(crash=Point.BEFORE_SEND)
+            operator.connection.plan.add(Rule(fault=dies, method="POST", where=is_first_launch))
+
+        await scene.at(DUE + 250)
+
+        scene.witness.check(calm_seconds=60)
+        assert [f - FIRST for f in scene.api.ledger.firings(uid)] == [0, 60, 120, 180, 240]
+        assert 5 < max(scene.api.ledger.lateness()) < 25
 
     play(scenario, start=BEGIN)
 
