@@ -30,6 +30,7 @@ PERIOD_SECONDS = 3
 OUTAGE_SECONDS = 72.0
 SURELY_MISSED_SECONDS = 66  # before the API server is back
 PARTITIONS_SECONDS = 20.0
+MOST_UNKNOWN = 2  # of a job's firings: those whose replica was between claim and Pod when something broke
 SCHEDULE = f"*/{PERIOD_SECONDS} * * * * *"
 POLICIES = {"skips": "Skip", "makes-up": "RunOnce", "catches-up": "CatchUp"}
 ALONE = {"skips-one": "Skip", "makes-up-one": "RunOnce"}  # jobs of which one firing falls due, and none after it
@@ -182,12 +183,18 @@ def settled(installation: Installation, until: int) -> bool:
     return not waiting and all(epoch(document["status"]["watermark"]) >= until for document in jobs)
 
 
+def is_unknown(document: Document, firing: int) -> bool:
+    """Whether it was claimed as the API server went, which, when it is back, no longer tells whether there was a Pod."""
+    return runs(document).get(firing, {}).get("reason") == "LaunchUnknown"
+
+
 def await_pods(installation: Installation, name: str, firings: Collection[int]) -> None:
-    """Wait until each of these firings has a Pod; an AssertionError that names those without one, with their records."""
+    """Wait until each of these firings has a Pod, as far as can be known; an AssertionError that names those without one."""
 
     def without() -> list[tuple[int, Document | str]]:
         counts, document = launched(installation), installation.read(name)
-        return [(f, runs(document).get(f, end_of(document, f))) for f in firings if not counts[name, f]]
+        lacking = [firing for firing in firings if not counts[name, firing] and not is_unknown(document, firing)]
+        return [(firing, runs(document).get(firing, end_of(document, firing))) for firing in lacking]
 
     try:
         installation.wait_for(f"{name} has run", lambda: not without(), seconds=60)
@@ -241,7 +248,9 @@ def test_what_falls_due_while_etcd_and_the_api_server_are_away_ends_as_its_polic
     assert len(late) >= 2
     assert [firing for firing in late if counts["skips", firing]] == []
     assert [firing for firing in late[:-1] if counts["makes-up", firing]] == []
-    assert [firing for firing in story.due(until=story.back_time) if counts["catches-up", firing] != 1] == []
+    not_run = [firing for firing in story.due(until=story.back_time) if counts["catches-up", firing] != 1]
+    assert [firing for firing in not_run if not is_unknown(jobs["catches-up"], firing)] == []
+    assert len(not_run) <= MOST_UNKNOWN
     assert [end_of(jobs["skips"], firing) for firing in late] == ["Missed"] * len(late)
 
 
@@ -263,7 +272,8 @@ def test_b13_each_due_time_has_one_run_or_one_record_of_why_not_whoever_was_cut_
     for name in POLICIES:
         ends = {firing: end_of(jobs[name], firing) for firing in due}
         assert [firing for firing, end in ends.items() if end == "nothing"] == []
-        assert [f for f, end in ends.items() if (end in {"Missed", "Skipped"}) == bool(counts[name, f])] == []
+        not_run = {f for f, end in ends.items() if end in {"Missed", "Skipped"} or is_unknown(jobs[name], f)}
+        assert [f for f in due if (f in not_run) == bool(counts[name, f])] == []
 
 
 def test_a_job_that_was_suspended_over_an_outage_starts_nothing_of_that_time(story: Story) -> None:
