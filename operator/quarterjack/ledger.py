@@ -1,9 +1,9 @@
 """The ledger of a fan-out: what became of each unit that a run has planned, in ConfigMaps owned by the job. Pure.
 
-Its head says which units there are (how many, a digest of them, the plan's note); its parts hold a line for each. The parts are
-written first, under names that carry the digest, then the head: who creates it decides which plan holds. The head never changes, so
-its revision tells which of two ledgers came first. A part changes only at the revision that was read, and the line of a unit only
-forward: see `merged`.
+Its head says which units there are (how many, digests of them, the plan's note); its parts hold a line for each. The parts are
+written first, under names that carry a digest, then the head: who creates it decides which plan holds. The head never changes, so
+its revision tells which of two ledgers came first, and its digests whether somebody has taken a unit out of a part, put one in or
+renamed one. A part changes only at the revision that was read, and the line of a unit only forward: see `merged`.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ _HEAD, _LINES = "plan", "units"
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Which units a run has. `repeated`: how many the plan named again."""
+    """Which units a run has. `digests`: of the units of each part; `repeated`: how many the plan named again."""
 
     count: int
-    digest: str
+    digests: tuple[str, ...]
     note: str = ""
     repeated: int = 0
 
     @property
     def parts(self) -> int:
         """How many ConfigMaps hold its units."""
-        return -(-self.count // PART_UNITS)
+        return len(self.digests)
 
     @property
     def summary(self) -> str:
@@ -56,8 +56,15 @@ class Head:
 
 def head_of(units: Units) -> Head:
     """The head of the ledger of a plan."""
-    digest = hashlib.sha256(orjson.dumps(units.units)).hexdigest()[:10]
-    return Head(len(units.units), digest, units.note, units.repeated)
+    digests = tuple(
+        _digest(units.units[place : place + PART_UNITS]) for place in range(0, len(units.units), PART_UNITS)
+    )
+    return Head(len(units.units), digests, units.note, units.repeated)
+
+
+def _digest(units: Iterable[str]) -> str:
+    """The same whatever their order is."""
+    return hashlib.sha256(orjson.dumps(sorted(units))).hexdigest()[:10]
 
 
 def head_name(job: Job, parent: Entry) -> str:
@@ -67,7 +74,7 @@ def head_name(job: Job, parent: Entry) -> str:
 
 def part_name(job: Job, parent: Entry, head: Head, number: int) -> str:
     """The name of one of the parts."""
-    return names.ledger_name(job.name, job.uid, parent.id, f"{head.digest}-{number}")
+    return names.ledger_name(job.name, job.uid, parent.id, f"{head.digests[number]}-{number}")
 
 
 def queued(parent: Entry, units: Sequence[str], number: int) -> list[Entry]:
@@ -82,7 +89,7 @@ def queued(parent: Entry, units: Sequence[str], number: int) -> list[Entry]:
 
 def head_manifest(job: Job, parent: Entry, head: Head) -> dict[str, Any]:
     """The ConfigMap of a head."""
-    told = {"count": head.count, "digest": head.digest, "note": head.note, "repeated": head.repeated}
+    told = {"count": head.count, "digests": head.digests, "note": head.note, "repeated": head.repeated}
     told |= {"trigger": parent.trigger.value, "scheduledTime": rfc3339(parent.scheduled)}
     data = {_HEAD: orjson.dumps(told).decode()}
     return _manifest(job, parent, head_name(job, parent), names.ROLE_LEDGER, data) | {"immutable": True}
@@ -127,18 +134,20 @@ def read_head(document: Raw) -> Head | None:
     """A head from its ConfigMap; None where somebody has damaged it."""
     try:
         told = orjson.loads(document["data"][_HEAD])
-        count, repeated = int(told["count"]), int(told.get("repeated", 0))
-        return Head(count, str(told["digest"]), str(told.get("note", "")), repeated)
+        count, digests = int(told["count"]), tuple(str(digest) for digest in told["digests"])
+        head = Head(count, digests, str(told.get("note", "")), int(told.get("repeated", 0)))
     except (KeyError, ValueError, TypeError, AttributeError):
         return None
+    return head if head.parts == -(-count // PART_UNITS) else None
 
 
-def read_part(document: Raw, parent: Entry) -> list[Entry] | None:
-    """The lines of a part from its ConfigMap; None where somebody has damaged it."""
+def read_part(document: Raw, parent: Entry, head: Head, number: int) -> list[Entry] | None:
+    """The lines of a part from its ConfigMap; None where somebody has damaged it: it has other units than its head says."""
     try:
-        return [_line(orjson.loads(text), parent) for text in document["data"][_LINES].splitlines()]
+        lines = [_line(orjson.loads(text), parent) for text in document["data"][_LINES].splitlines()]
     except (KeyError, ValueError, TypeError, AttributeError):
         return None
+    return lines if _digest(line.unit for line in lines) == head.digests[number] else None
 
 
 def _line(raw: Raw, parent: Entry) -> Entry:

@@ -66,7 +66,7 @@ class Ledgers:
             return answer
         head = read_head(answer.document)
         if head is None:
-            return Ledger(Head(0, ""), 0, [Part(0, lost=True)])
+            return Ledger(Head(0, ()), 0, [Part(0, lost=True)])
         room = asyncio.Semaphore(_TOGETHER)
 
         async def read(number: int) -> Part | Answer:
@@ -92,7 +92,7 @@ class Ledgers:
             return Part(number, lost=True), answer.date
         if not answer.done:
             return answer, None
-        return _part(number, answer, parent), answer.date
+        return _part(answer, parent, head, number), answer.date
 
     async def create(self, job: Job, parent: Entry, units: Units, lines: Iterable[list[Entry]]) -> Ledger | Answer:
         """Make the ledger of these units, or find that it is there. `lines`: of each part."""
@@ -134,8 +134,8 @@ class Ledgers:
         return {meta["labels"].get(names.LABEL_LEDGER, "") for meta in earlier}
 
 
-def _part(number: int, answer: Answer, parent: Entry) -> Part:
-    meta, lines = answer.document["metadata"], read_part(answer.document, parent)
+def _part(answer: Answer, parent: Entry, head: Head, number: int) -> Part:
+    meta, lines = answer.document["metadata"], read_part(answer.document, parent, head, number)
     if lines is None:
         return Part(number, lost=True)
     return Part(number, meta["uid"], int(meta["resourceVersion"]), {line.unit: line for line in lines})

@@ -44,16 +44,17 @@ LINES = st.builds(
 )
 
 
-@given(st.lists(LINES, max_size=20))
+@given(st.lists(LINES, min_size=1, max_size=20, unique_by=lambda line: line.unit))
 def test_a_part_reads_back_as_it_was_written(lines: list[Entry]) -> None:
-    document = ledger.part_manifest(a_job(), PARENT, HEAD, 0, lines)
+    head = head_of(Units(tuple(line.unit for line in lines)))
+    document = ledger.part_manifest(a_job(), PARENT, head, 0, lines)
 
-    assert ledger.read_part(document, PARENT) == lines
+    assert ledger.read_part(document, PARENT, head, 0) == lines
 
 
-@given(st.integers(0, UNITS_MOST), st.text(max_size=200), st.integers(0, 50))
+@given(st.integers(0, 3 * PART_UNITS), st.text(max_size=200), st.integers(0, 50))
 def test_a_head_reads_back_as_it_was_written(count: int, note: str, repeated: int) -> None:
-    head = Head(count, "0123456789", note, repeated)
+    head = head_of(Units(tuple(f"unit-{number}" for number in range(count)), note, repeated))
 
     assert ledger.read_head(ledger.head_manifest(a_job(), PARENT, head)) == head
 
@@ -92,7 +93,31 @@ def test_a_ledger_that_somebody_has_damaged_is_not_read(data: dict[str, str]) ->
     document = ledger.head_manifest(a_job(), PARENT, HEAD) | {"data": data}
 
     assert ledger.read_head(document) is None
-    assert ledger.read_part(document, PARENT) is None
+    assert ledger.read_part(document, PARENT, HEAD, 0) is None
+
+
+@pytest.mark.parametrize(
+    ("units", "is_read"),
+    [
+        pytest.param(["acme", "initech"], False, id="without one"),
+        pytest.param(["acme", "acme", "globex", "initech"], False, id="with one twice"),
+        pytest.param(["acme", "acme", "globex"], False, id="with one in the place of another"),
+        pytest.param(["acme", "globex", "umbrella"], False, id="with another name for one"),
+        pytest.param(["initech", "acme", "globex"], True, id="in another order"),
+    ],
+)
+def test_a_part_with_other_units_than_its_plan_named_is_not_read(units: list[str], is_read: bool) -> None:
+    document = ledger.part_manifest(a_job(), PARENT, HEAD, 0, [a_line(unit) for unit in units])
+
+    read = ledger.read_part(document, PARENT, HEAD, 0)
+
+    assert (read is not None) is is_read
+
+
+def test_a_head_of_more_units_than_its_parts_hold_is_not_read() -> None:
+    head = replace(HEAD, count=PART_UNITS + 1)
+
+    assert ledger.read_head(ledger.head_manifest(a_job(), PARENT, head)) is None
 
 
 def test_the_parts_hold_each_unit_once_in_the_order_of_the_plan() -> None:
@@ -107,9 +132,9 @@ def test_the_parts_hold_each_unit_once_in_the_order_of_the_plan() -> None:
 
 
 def test_what_it_is_called_tells_the_run_the_plan_and_the_part_apart() -> None:
-    job = a_job(name="j" * 52)
-    other, later = head_of(Units(("acme",))), a_run(NOON + 60)
-    of = [(PARENT, HEAD), (PARENT, other), (later, HEAD), (a_run(NOON, attempt=2), HEAD)]
+    job, later = a_job(name="j" * 52), a_run(NOON + 60)
+    one, other = (head_of(Units(tuple(f"{of}-{number}" for number in range(UNITS_MOST)))) for of in ("unit", "tenant"))
+    of = [(PARENT, one), (PARENT, other), (later, one), (a_run(NOON, attempt=2), one)]
 
     named = [ledger.part_name(job, parent, head, number) for parent, head in of for number in (0, 39)]
     named += [ledger.head_name(job, parent) for parent in (PARENT, later)]
