@@ -19,7 +19,7 @@ from . import names
 from .attempts import DEAD_LETTERS, LEDGER_LOST, waits_until
 from .clock import rfc3339
 from .fan import QUEUED
-from .model import LIVE, Entry, Job, Raw, State, instant
+from .model import Entry, Job, Raw, State, instant
 from .report import entry_document
 from .signs import RUN_DELETED
 from .text import shortened
@@ -28,6 +28,7 @@ from .units import Units
 PART_UNITS = 250  # of the longest units with the longest messages, they stay below the 1 MiB of a ConfigMap
 MESSAGE_MOST = 300
 _KEPT = ("unit", "state", "attempt", "reason", "message", "startTime", "completionTime", "podName")
+_FINAL = frozenset({State.SUCCEEDED, State.CANCELED, State.DEAD_LETTERED, State.SKIPPED})
 _USUAL = {"state": State.PENDING.value, "attempt": 1}
 _HEAD, _LINES = "plan", "units"
 
@@ -168,14 +169,19 @@ def _line(raw: Raw, parent: Entry) -> Entry:
     )
 
 
-def merged(one: Entry, other: Entry) -> Entry:
-    """Of two lines of a unit the one that knows more: a later attempt, or of one attempt its end, its Pod, that it runs."""
-    return other if _knowledge(other) > _knowledge(one) else one
+def merged(stored: Entry, known: Entry) -> Entry:
+    """Of two lines of a unit the one that knows more: the end of the unit, else a later attempt, else its end, its Pod, that it runs.
+
+    Of two ends of the unit the one that is stored is final. To have failed is no end of the unit: another attempt follows.
+    """
+    return known if _knowledge(known) > _knowledge(stored) else stored
 
 
-def _knowledge(line: Entry) -> tuple[int, int, bool, bool]:
-    end = 0 if line.state in LIVE else 1 if line.state is State.STALE else 2
-    return line.attempt, end, bool(line.pod_name), line.state is State.RUNNING
+def _knowledge(line: Entry) -> tuple[bool, int, int, bool, bool]:
+    if line.state in _FINAL:
+        return True, 0, 0, True, True
+    end = 0 if not line.ended else 1 if line.state is State.STALE else 2
+    return False, line.attempt, end, bool(line.pod_name), line.state is State.RUNNING
 
 
 def startable(lines: Iterable[Entry], claimed: Container[str], *, most: int, now: float) -> list[Entry]:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import reduce
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from quarterjack import ledger, names
+from quarterjack.attempts import concluded
 from quarterjack.ledger import PART_UNITS, Count, Head, head_of, merged, queued, startable
-from quarterjack.model import Entry, State, Trigger
+from quarterjack.model import Entry, Retry, State, Trigger
 from quarterjack.units import UNIT_MOST, UNITS_MOST, Units
 from tests.unit.given import NOON, a_job, a_run
 
+FINAL = {State.SUCCEEDED, State.CANCELED, State.DEAD_LETTERED, State.SKIPPED}
 STATES = st.sampled_from([s for s in State if s is not State.MISSED])
 HEAD = head_of(Units(("acme", "globex", "initech")))
 PARENT = a_run(NOON, State.RUNNING, trigger=Trigger.CATCH_UP, reason="Planned")
@@ -151,25 +154,39 @@ def test_what_it_is_called_tells_the_run_the_plan_and_the_part_apart() -> None:
         pytest.param(launched(), launched(state=State.SUCCEEDED), id="it has ended"),
         pytest.param(launched(state=State.FAILED), a_line(attempt=2), id="it is tried again"),
         pytest.param(launched(state=State.STALE), launched(state=State.SUCCEEDED), id="it had been given up"),
-        pytest.param(launched(state=State.SUCCEEDED, attempt=1), launched(attempt=2), id="a later attempt"),
+        pytest.param(launched(attempt=1), launched(attempt=2), id="a later attempt"),
+        pytest.param(launched(state=State.STALE), launched(attempt=2), id="it was given up, and is tried again"),
+        pytest.param(a_line(attempt=2), launched(state=State.SUCCEEDED), id="an earlier attempt has succeeded"),
+        pytest.param(launched(attempt=2), launched(state=State.DEAD_LETTERED), id="it was to be tried no more"),
+        pytest.param(launched(attempt=2), a_line(state=State.CANCELED), id="its run was stopped"),
     ],
 )
 def test_of_two_lines_the_one_that_knows_more_stays(older: Entry, newer: Entry) -> None:
     assert merged(older, newer) == merged(newer, older) == newer
 
 
-@given(LINES, LINES, LINES)
-def test_an_end_is_never_taken_back(one: Entry, two: Entry, three: Entry) -> None:
-    two, three = replace(two, unit=one.unit), replace(three, unit=one.unit)
+@given(st.lists(LINES, min_size=1, max_size=6))
+def test_an_end_that_is_stored_is_never_taken_back_and_else_the_latest_attempt_stays(lines: list[Entry]) -> None:
+    first, *others = [replace(line, unit="acme") for line in lines]
 
-    kept = merged(merged(one, two), three)
+    kept = reduce(merged, others, first)
 
-    assert kept.attempt == max(one.attempt, two.attempt, three.attempt)
-    last = [line for line in (one, two, three) if line.attempt == kept.attempt]
-    assert kept.ended is any(line.ended for line in last)
-    assert merged(kept, kept) is kept
-    if one.attempt == kept.attempt and one.ended and one.state is not State.STALE:
-        assert kept is one
+    ends = [line for line in (first, *others) if line.state in FINAL]
+    if ends:
+        assert kept is ends[0]
+    else:
+        assert kept.attempt == max(line.attempt for line in lines)
+        assert kept.ended is any(line.ended for line in lines if line.attempt == kept.attempt)
+
+
+@given(LINES, st.integers(0, 3), st.integers(0, 10))
+def test_what_follows_on_an_attempt_goes_forward(line: Entry, retries: int, seconds: int) -> None:
+    running = replace(line, state=State.RUNNING)
+    ended = replace(running, state=State.FAILED, completed=NOON + seconds)
+
+    last = concluded(ended, Retry(most=retries))[-1]
+
+    assert merged(running, last) == merged(last, running) == merged(ended, last) == last
 
 
 @pytest.mark.parametrize(
