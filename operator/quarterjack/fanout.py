@@ -150,7 +150,10 @@ class FanOuts:
 
     async def _round(self, uid: str) -> float:
         """One step of each of a job's fan-outs, the oldest first; how long to wait until the next."""
-        job, fans = self._store.jobs[uid], self._fans.setdefault(uid, {})
+        job = self._store.jobs.get(uid)
+        if job is None:
+            return _AGAIN_SECONDS
+        fans = self._fans.setdefault(uid, {})
         lines = [line for line in self._store.entries(uid).values() if is_fanned(line)]
         for gone in fans.keys() - {line.id for line in lines}:
             self._runs.forget(uid, fans.pop(gone))

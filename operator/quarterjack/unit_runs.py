@@ -174,7 +174,9 @@ class UnitRuns:
         self._note_ends(job, written)
 
     def _note_ends(self, job: Job, part: Part) -> None:
-        """Their claims and Pods may go, after a while."""
+        """Their claims and Pods may go, after a while; those of a job that is gone go with it."""
+        if job.uid not in self._store.jobs:
+            return
         ended = {line.id for line in part.lines.values() if line.ended}
         earlier = (
             names.unit_key(line.id, line.unit, n) for line in part.lines.values() for n in range(1, line.attempt)
@@ -189,8 +191,11 @@ class UnitRuns:
     def forget(self, job_uid: str, fan: Fan) -> None:
         """The run is over, or another replica looks after it."""
         ends = self._store.unit_ends.get(job_uid)
-        if ends is not None:
-            ends -= {key for key in ends if parent_of(key) == parent_of(fan.id)}
+        if ends is None:
+            return
+        ends -= {key for key in ends if parent_of(key) == parent_of(fan.id)}
+        if not ends:
+            del self._store.unit_ends[job_uid]
 
     async def keep_up(self, job: Job, fan: Fan, now: float) -> None:
         """Take over what was left half-way, look for Pods that no view shows, and end what does not start or gives no sign of life."""
@@ -242,8 +247,12 @@ class UnitRuns:
         chosen = ready[: _CLAIMS_BUSY if self._busy() else _CLAIMS_MOST]
         if await self._starter.read_job(job.uid) is None or not self._is_open(job, fan):
             return False
-        for part in {part.number: part for part in (fan.place[line.unit] for line in chosen)}.values():
-            await self._claim_of_part(self._store.jobs[job.uid], fan, part, [line.id for line in chosen])
+        parts = {part.number: part for part in (fan.place.get(line.unit) for line in chosen) if part is not None}
+        for part in parts.values():
+            known = self._store.jobs.get(job.uid)
+            if known is None:
+                return False
+            await self._claim_of_part(known, fan, part, [line.id for line in chosen])
         return len(ready) > len(chosen)
 
     async def _look_back(self, job: Job, fan: Fan) -> bool:

@@ -26,7 +26,8 @@ from .fan_out import (
     unit_of,
     unit_states,
 )
-from .resources import PODS, RUNS
+from .growth import holdings
+from .resources import CONFIG_MAPS, JOBS, PODS, RUNS
 from .steps import at_each, die, steps_since
 from .virtual import START
 
@@ -165,3 +166,23 @@ def test_one_by_hand_that_is_deleted_at_any_step_ends_all_its_units(by_plan: boo
     situation = Situation(by_plan, by_hand=True)
 
     around_each_request(situation, deleted)
+
+
+async def job_gone(situation: Situation, step: int) -> None:
+    scene, victim = await situation.begin()
+    scene.api.options.collect_seconds = 0.5
+    victim.process.interrupt_at(step, lambda: delete(scene.api, JOBS, "job"))
+    await scene.at(70)
+    scene.witness.check()
+    assert set(times_made(scene).values()) <= {1, 2}
+    assert objects(scene.api, PODS) == objects(scene.api, CONFIG_MAPS) == []
+    for operator in scene.operators.values():
+        held = holdings(operator.running)
+        assert [path for path in held if ".unit_ends" in path or "._fans" in path] == []
+
+
+@each_kind
+def test_a_job_that_is_deleted_at_any_step_leaves_nothing_of_its_units_behind(by_plan: bool) -> None:
+    situation = Situation(by_plan)
+
+    around_each_request(situation, job_gone)
