@@ -18,7 +18,10 @@ from .text import escaped, safe
 UNITS_MOST = 10_000
 UNIT_MOST = 253  # characters, as the CRD has it
 NOTE_MOST = 200
-OUTPUT_MOST = 16 * 2**20  # bytes: more than so many of the longest units need
+# A kubelet begins a new file once the log of a container that runs has come to this size, if it is not told another
+# (containerLogMaxSize), and shows the newest file alone. In it each line, and each 16 KiB of one, has some 45 bytes before it.
+OUTPUT_MOST = 10 * 2**20  # bytes
+_LINE_BYTES, _LONGEST_LINE = 48, 16 * 2**10
 
 _HOW = 'write one unit a line, or JSON such as {"units": ["a", "b"]}'
 
@@ -35,10 +38,13 @@ class Units:
 def read_plan(output: bytes) -> Units | Outcome:
     """The units that a plan printed, or how its run has failed.
 
-    JSON is taken from the whole output, or from its last line: so a plan may say more before it.
+    JSON is taken from the whole output, or from one line of it: so a plan may say more before it, and warn after it. What is left of
+    JSON, in a log of which the beginning is lost, is no list of lines.
     """
-    if len(output) > OUTPUT_MOST:
-        return _invalid(f"it printed more than {OUTPUT_MOST // 2**20} MiB")
+    if _log_bytes(output) >= OUTPUT_MOST:
+        return _invalid(
+            f"its log has {OUTPUT_MOST // 2**20} MiB or more, of which a kubelet may have kept the end alone; print less"
+        )
     try:
         text = output.decode().strip()
     except UnicodeDecodeError:
@@ -48,13 +54,27 @@ def read_plan(output: bytes) -> Units | Outcome:
             State.FAILED, "PlanEmpty", 'The plan printed nothing; print {"units": []} where nothing is to be done'
         )
     document = _json(text)
-    if document is None:
-        document = _json(text.rpartition("\n")[2].strip())
     if document is not None:
         return _from_json(document)
-    if text[0] == "{":
-        return _invalid(f"it begins as JSON and is none; {_HOW}")
-    return units_of(line.strip() for line in text.split("\n") if line.strip())
+    return _from_lines([line.strip() for line in text.split("\n") if line.strip()])
+
+
+def _log_bytes(output: bytes) -> int:
+    """How many bytes a log that shows this has, at most."""
+    return len(output) + _LINE_BYTES * (output.count(b"\n") + 1 + len(output) // _LONGEST_LINE)
+
+
+def _from_lines(lines: list[str]) -> Units | Outcome:
+    documents = [document for document in map(_json, lines) if isinstance(document, dict) and "units" in document]
+    if len(documents) > 1:
+        return _invalid("more than one line of it is JSON with units")
+    document = documents[0] if documents else _json(lines[-1])
+    if document is not None:
+        return _from_json(document)
+    for number, line in enumerate(lines, start=1):
+        if line.startswith("{") or line.endswith("}"):
+            return _invalid(f"line {number} begins or ends as JSON and is none: {quoted(escaped(line[:40]))}; {_HOW}")
+    return units_of(lines)
 
 
 def units_of(named: Iterable[object], note: str = "") -> Units | Outcome:

@@ -30,6 +30,15 @@ UNITS = st.lists(TEXTS.map(str.strip).filter(bool), min_size=1, max_size=30)
         pytest.param(
             'Looking…\nfound 1\n{"units": ["a"]}\n', Units(("a",)), id="JSON in the last line, after other words"
         ),
+        pytest.param(
+            'WARN slow\n{"units": ["a"]}\nWARN closed late\n', Units(("a",)), id="JSON in a line, among other words"
+        ),
+        pytest.param(
+            '{"level": "warn"}\n{"units": ["a"]}\n{"level": "info"}',
+            Units(("a",)),
+            id="JSON in a line, among other JSON",
+        ),
+        pytest.param("[::1]\n[2001:db8::1]", Units(("[::1]", "[2001:db8::1]")), id="brackets are no JSON"),
         pytest.param('{"units": []}', Units(()), id="nothing to do"),
         pytest.param('{"units": ["a"], "note": null}', Units(("a",)), id="no note"),
         pytest.param('{"units": ["a"], "note": "token=abc"}', Units(("a",), "token=***"), id="a note is masked"),
@@ -48,7 +57,17 @@ def test_a_plan_lists_units(output: str, expected: Units) -> None:
         pytest.param(b"ok\n\x1b[31mred\n", "PlanInvalid", "unit 2 has control characters", id="colours"),
         pytest.param(b"a\x00b", "PlanInvalid", "unit 1 has control characters", id="a zero byte"),
         pytest.param("a\u202eb".encode(), "PlanInvalid", "control characters", id="letters that turn the others round"),
-        pytest.param(b'{"units": ["a"', "PlanInvalid", "begins as JSON and is none", id="JSON that was cut off"),
+        pytest.param(
+            b'{"units": ["a"', "PlanInvalid", "begins or ends as JSON and is none", id="JSON that was cut off"
+        ),
+        pytest.param(
+            b'looking\n{"units": ["a"', "PlanInvalid", "line 2 begins or ends as JSON", id="JSON cut off later"
+        ),
+        pytest.param(b'me", "globex"]}', "PlanInvalid", "line 1 begins or ends as JSON", id="what is left of JSON"),
+        pytest.param(b'"me",\n"globex"\n]\n}\nbye', "PlanInvalid", "line 4 begins or", id="what is left of long JSON"),
+        pytest.param(
+            b'{"units": ["a"]}\n{"units": ["b"]}', "PlanInvalid", "more than one line", id="units in JSON twice"
+        ),
         pytest.param(b'["a"]', "PlanInvalid", "no list of units", id="a JSON list"),
         pytest.param(b'{"items": []}', "PlanInvalid", "no list of units", id="JSON without units"),
         pytest.param(b'{"units": "a"}', "PlanInvalid", "no list of units", id="units that are no list"),
@@ -64,7 +83,13 @@ def test_a_plan_lists_units(output: str, expected: Units) -> None:
             "10001 units, and at most 10000",
             id="10,001 units",
         ),
-        pytest.param(b"a" * (OUTPUT_MOST + 1), "PlanInvalid", "more than 16 MiB", id="without end"),
+        pytest.param(b"a" * (OUTPUT_MOST + 1), "PlanInvalid", "10 MiB or more", id="without end"),
+        pytest.param(
+            b'{"units": ["a"]}' + b"\n" * 220_000,
+            "PlanInvalid",
+            "10 MiB or more",
+            id="so many lines that its log is long",
+        ),
     ],
 )
 def test_a_plan_that_names_no_units_is_told_why(output: bytes, reason: str, says: str) -> None:
@@ -75,8 +100,14 @@ def test_a_plan_that_names_no_units_is_told_why(output: bytes, reason: str, says
     assert says in read.message
 
 
-def test_ten_thousand_units_are_not_too_many() -> None:
-    read = read_plan("\n".join(map(str, range(UNITS_MOST))).encode())
+@pytest.mark.parametrize("as_json", [True, False], ids=["as JSON", "in lines"])
+@pytest.mark.parametrize(
+    "character", ["", "x" * 249, "京" * 249], ids=["short ones", "the longest", "of other letters"]
+)
+def test_ten_thousand_units_are_not_too_many(character: str, as_json: bool) -> None:
+    units = [f"{number:04}{character}" for number in range(UNITS_MOST)]
+
+    read = read_plan(orjson.dumps({"units": units}) if as_json else "\n".join(units).encode())
 
     assert isinstance(read, Units)
     assert len(read.units) == UNITS_MOST
@@ -89,7 +120,7 @@ def test_lines_and_json_say_the_same(units: list[str]) -> None:
     assert as_json == units_of(units)
     assert isinstance(as_json, Units)
     assert len(as_json.units) + as_json.repeated == len(units)
-    if units[0][0] not in "{[" and units[-1][0] not in "{[":
+    if not any(unit[0] in "{[" or unit[-1] == "}" for unit in units):
         assert read_plan("\n".join(units).encode()) == as_json
 
 
