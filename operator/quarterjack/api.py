@@ -103,8 +103,17 @@ class Api:
         return await self._send("GET", path, accept=METADATA_ONLY if metadata_only else JSON)
 
     async def log(self, path: str, *, container: str, most: int) -> bytes | Answer:
-        """What a container of the Pod at this path has printed, up to `most` bytes; where it cannot be read, why."""
+        """What a container of the Pod at this path has printed, up to `most` bytes; where it cannot be read, why.
+
+        Its standard error is among it where API server or kubelet cannot part the two: without PodLogsQuerySplitStreams (KEP 3288,
+        alpha since Kubernetes 1.32, off by default) they refuse to, and older ones do not know the question.
+        """
         query = {"container": container, "limitBytes": str(most)}
+        answer = await self._log(path, query | {"stream": "Stdout"})
+        refused = isinstance(answer, Answer) and answer.status in {400, 422}
+        return await self._log(path, query) if refused else answer
+
+    async def _log(self, path: str, query: Mapping[str, str]) -> bytes | Answer:
         response = await _attempted(self._request("GET", f"{path}/log", query=query, accept="*/*"))
         if isinstance(response, Answer):
             return response

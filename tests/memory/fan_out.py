@@ -32,13 +32,14 @@ def planned(scene: Scene, *outputs: str, name: str = "job", parallel: int = 100,
     return scene.job(name, **{"schedule": ONCE_A_DAY, "fanOut": {"plan": PLAN, "maxParallel": parallel}} | spec)
 
 
-def print_plans(scene: Scene, *outputs: str) -> None:
-    """What plans print from now on."""
+def print_plans(scene: Scene, *outputs: str, warnings: str = "") -> None:
+    """What plans print from now on; `warnings`: to their standard error."""
     left = list(outputs)
 
     def on_change(change: Change) -> None:
         if change.before is None and names.PLAN in change.after.document["metadata"]["annotations"]:
             scene.api.logs[change.key] = left.pop(0) if len(left) > 1 else left[0]
+            scene.api.warnings[change.key] = warnings
 
     scene.api.store.tables[PODS].listeners[id(print_plans)] = on_change
 

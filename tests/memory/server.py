@@ -84,7 +84,7 @@ class MemoryApi(Cluster):
         verb = call.method if name else {"GET": "LIST", "DELETE": "DELETECOLLECTION"}.get(call.method, call.method)
         self.counts[verb, resource.plural] += 1
         if subresource == "log" and resource is PODS and verb == "GET":
-            return self._log(target)
+            return self._log(call, target)
         if subresource not in (None, "status"):
             raise no_such_path()
         if verb == "POST" and not name:
@@ -135,9 +135,14 @@ class MemoryApi(Cluster):
         if int(asked) > self.store.revision:
             raise timed_out(f"Too large resource version: {asked}, current: {self.store.revision}")
 
-    def _log(self, target: Target) -> tuple[int, bytes]:
+    def _log(self, call: Call, target: Target) -> tuple[int, bytes]:
         self.need(target)
-        return 200, self.logs.get((target.namespace or "", target.name or ""), "").encode()
+        stream, pod = call.query.get("stream"), (target.namespace or "", target.name or "")
+        if stream and not self.options.split_streams:
+            message = f'PodLogOptions "{target.name}" is invalid: stream: Forbidden: may not be specified'
+            raise Refused(422, "Invalid", message, details={})
+        warnings = "" if stream == "Stdout" else self.warnings.get(pod, "")
+        return 200, (self.logs.get(pod, "") + warnings).encode()
 
 
 @lru_cache(maxsize=64)

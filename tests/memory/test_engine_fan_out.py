@@ -215,6 +215,28 @@ def test_a_plan_that_names_no_units_fails_and_says_why(output: str, reason: str,
     assert (made(scene), objects(scene.api, CONFIG_MAPS)) == ([], [])
 
 
+@pytest.mark.parametrize(
+    ("output", "split", "units"),
+    [
+        pytest.param("acme\nglobex\n", True, {"acme", "globex"}, id="in lines"),
+        pytest.param('{"units": ["acme", "globex"]}\n', False, {"acme", "globex"}, id="as JSON, where streams are one"),
+        pytest.param("acme\nglobex\n", False, {"acme", "globex", "WARN"}, id="in lines, where streams are one"),
+    ],
+)
+def test_a_plan_may_warn_on_its_standard_error(output: str, split: bool, units: set[str]) -> None:
+    async def scenario() -> Scene:
+        scene = Scene()
+        scene.api.options.split_streams = split
+        ends(scene, End(1.5))
+        planned(scene, output)
+        print_plans(scene, output, warnings="WARN\n")
+        return await fired(scene)
+
+    scene = play(scenario, start=BEGIN)
+
+    assert times_made(scene).keys() == units
+
+
 def test_an_empty_list_is_a_success() -> None:
     scene = over(planned, '{"units": [], "note": "nobody is due"}')
 

@@ -56,6 +56,7 @@ class Options:
     gone_as_event: bool = False  # a watch from too old a revision: 200 and an ERROR event, instead of 410
     bookmark_seconds: float = 60.0
     bookmarks_behind: bool = False  # a bookmark tells only of what its watch has shown: a cache without word from etcd
+    split_streams: bool = False  # PodLogsQuerySplitStreams
     collect_seconds: float | None = None  # garbage is collected by itself, so long after a delete
     # Quotas and webhooks: each is called with the verb (CREATE, UPDATE), the resource and the object, and may say no.
     refuse: list[admission.Admission] = field(default_factory=list)
@@ -70,7 +71,8 @@ class Cluster:
         self.store = Store(history=history)
         self.ledger = Ledger()
         self.watches: set[Watch] = set()
-        self.logs: dict[tuple[str, str], str] = {}
+        self.logs: dict[tuple[str, str], str] = {}  # by namespace and Pod
+        self.warnings: dict[tuple[str, str], str] = {}  # what each has on its standard error, after the rest
         self.counts: Counter[tuple[str, str]] = Counter()  # of (verb, resource)
         self._random = random.Random(seed)
         for name in ("default", "quarterjack"):

@@ -73,6 +73,17 @@ def test_units_that_a_plan_prints_run_and_one_that_fails_is_a_dead_letter_that_c
     assert (status()["state"], status()["message"]) == ("DeadLettered", letter["message"])
 
 
+def test_what_a_plan_warns_of_on_its_standard_error_is_no_unit(stage: Installation) -> None:
+    plan = """echo slow >&2; echo looking; echo '{"units": ["acme", "globex"]}'; echo late >&2"""
+    stage.apply([digest("warns", plan)])
+
+    line = await_end(stage, "warns")
+
+    assert line["message"] == "1 of 2 units succeeded, 1 dead letter"
+    told = {pod["metadata"]["annotations"].get("quarterjack.dev/unit", "") for pod in pods(stage, "warns")}
+    assert told == {"", "acme", "globex"}
+
+
 @pytest.mark.parametrize(
     ("name", "plan", "reason"),
     [
