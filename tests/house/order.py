@@ -7,6 +7,8 @@ What is marked `patient` does hardly anything but wait, and has a control plane 
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 _QUICK = ("unit", "memory", "house")
@@ -43,7 +45,11 @@ def _cluster(item: pytest.Item) -> str:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Refuse to spread the tests of a cluster over processes, each of which would start one."""
+    """Refuse to spread the tests of a cluster over processes, each of which would start one.
+
+    What has been imported and collected stays to the end, so the garbage collector need not look at it again and again.
+    """
+    gc.freeze()
     if not hasattr(session.config, "workerinput"):
         return
     spread = [item.nodeid for item in session.items if (cluster := _cluster(item)) and f"@{cluster}" not in item.nodeid]
