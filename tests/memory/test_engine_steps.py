@@ -166,7 +166,7 @@ deleted_or_not = pytest.mark.parametrize(
 def test_a_crash_at_any_step_costs_no_firing_and_doubles_none(
     situation: Situation, policy: str, deleting: bool
 ) -> None:
-    """Between two requests it leaves the same world wherever it comes: it is played right after the first, and right before the second."""
+    """Between two requests it leaves the same world wherever it comes: it comes right after the first, and right before the second."""
     stop_at_each(course(situation, policy).decisive, situation, policy, stall=None, deleting=deleting)
 
 
