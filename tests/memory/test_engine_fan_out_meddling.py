@@ -6,12 +6,15 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+import orjson
 import pytest
 
-from .actors import End, ask, objects, succeed
+from quarterjack.report import SIZE_MOST
+
+from .actors import End, ask, edit_spec, objects, succeed
 from .engine import Scene, play
-from .fan_out import are_over, ends, fan_out, made, runs, times_made
-from .resources import CONFIG_MAPS
+from .fan_out import are_over, ends, fan_out, letters, made, runs, times_made
+from .resources import CONFIG_MAPS, LEASES, PODS
 from .virtual import START
 
 BEGIN = START + 50  # the firing is due ten seconds later
@@ -62,3 +65,136 @@ def test_a_run_ends_though_somebody(edit: Any, crash: bool) -> None:
     assert run["message"].endswith(LOST)
     assert set(times_made(scene).values()) == {1}
     assert times_made(scene).keys() <= set("abcdefgh")
+
+
+# The job, the server and the clocks
+
+UNITS = "abcdefgh"
+PLAN = {"plan": {"command": ["list-tenants"]}}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"concurrencyPolicy": "Replace"}, id="to Replace"),
+        pytest.param({"concurrencyPolicy": "Allow"}, id="to Allow"),
+        pytest.param({"fanOut": None}, id="to no fan-out"),
+        pytest.param({"fanOut": {"units": ["x", "y"]}}, id="to other units"),
+        pytest.param({"fanOut": PLAN | {"units": None}}, id="to a plan"),
+        pytest.param({"retry": {"maxRetries": 1, "delay": "1s"}}, id="to be tried again"),
+        pytest.param({"schedule": "30 9 * * *"}, id="to another schedule"),
+        pytest.param({"suspend": True}, id="to be suspended"),
+    ],
+)
+@pytest.mark.parametrize("crash", [False, True], ids=["and its replica goes on", "and its replica dies"])
+def test_units_that_are_queued_run_once_each_though_their_job_is_edited(changes: dict[str, Any], crash: bool) -> None:
+    async def scenario() -> Scene:
+        scene = Scene()
+        ends(scene, End(3))
+        uid = fan_out(scene, *UNITS, parallel=2)
+        scene.start("a", "b")
+        await scene.until(lambda: len(made(scene)) == 4)
+        edit_spec(scene.api, "job", **changes)
+        if crash:
+            scene.crash(scene.first(uid).name)
+        await scene.until(lambda: are_over(scene), at_most=120)
+        await asyncio.sleep(20)
+        scene.witness.check()
+        return scene
+
+    scene = play(scenario, start=BEGIN)
+
+    [run] = runs(scene)
+    assert (run["state"], run["message"]) == ("Succeeded", "8 of 8 units succeeded")
+    assert times_made(scene) == dict.fromkeys(UNITS, 1)
+
+
+@pytest.mark.parametrize("crash", [False, True], ids=["its replicas live on", "its replicas die too"])
+def test_units_run_once_each_though_the_server_is_away_amid_them(crash: bool) -> None:
+    async def scenario() -> Scene:
+        scene = Scene()
+        ends(scene, End(3))
+        fan_out(scene, *UNITS, parallel=2)
+        scene.start("a", "b")
+        await scene.until(lambda: len(made(scene)) >= 3)
+        scene.take_down(120)
+        if crash:
+            scene.crash()
+            await asyncio.sleep(130)
+            scene.start("c", "d")
+        await scene.until(lambda: are_over(scene), at_most=300)
+        await asyncio.sleep(20)
+        scene.witness.check()
+        return scene
+
+    scene = play(scenario, start=BEGIN)
+
+    [run] = runs(scene)
+    assert (run["state"], run["message"]) == ("Succeeded", "8 of 8 units succeeded")
+    assert times_made(scene) == dict.fromkeys(UNITS, 1)
+
+
+@pytest.mark.parametrize("hours", [1, -1], ids=["ahead", "back"])
+def test_units_run_once_each_though_clocks_are_wrong_by_an_hour_amid_them(hours: int) -> None:
+    async def scenario() -> Scene:
+        scene = Scene()
+        ends(scene, End(3, "Failed", 1), b=End(3), c=End(3))
+        fan_out(scene, "a", "b", "c", parallel=1, retry={"maxRetries": 2, "delay": "5s"})
+        scene.start("a", "b")
+        await scene.until(lambda: len(made(scene)) == 2)
+        for operator in scene.operators.values():
+            operator.clock.offset_seconds = 3600.0 * hours
+        await asyncio.sleep(12)
+        for operator in scene.operators.values():
+            operator.clock.offset_seconds = 0.0
+        await scene.until(lambda: are_over(scene), at_most=120)
+        await asyncio.sleep(20)
+        scene.witness.check()
+        return scene
+
+    scene = play(scenario, start=BEGIN)
+
+    [run] = runs(scene)
+    assert (run["state"], run["message"]) == ("Failed", "2 of 3 units succeeded, 1 dead letter")
+    assert times_made(scene) == {"a": 3, "b": 1, "c": 1}
+
+
+# Much of it
+
+
+def test_dead_letters_of_the_longest_units_and_messages_leave_a_status_within_its_bounds() -> None:
+    async def scenario() -> Scene:
+        scene = Scene()
+        ends(scene, End(1, "Failed", 3, "\u4e16" * 4000))
+        fan_out(scene, *(f"{n:03}" + "\u754c" * 250 for n in range(100)))
+        scene.start("a", "b")
+        await scene.until(lambda: are_over(scene), at_most=120)
+        await asyncio.sleep(20)
+        scene.witness.check()
+        return scene
+
+    scene = play(scenario, start=BEGIN)
+
+    assert len(letters(scene)) == 20
+    assert len(orjson.dumps(scene.status())) < SIZE_MOST
+
+
+def test_fifty_fan_outs_leave_no_more_behind_than_ten() -> None:
+    async def scenario() -> list[list[int]]:
+        scene = Scene()
+        ends(scene, End(1), b=End(1, "Failed", 3))
+        limits = {"successfulRunsHistoryLimit": 2, "failedRunsHistoryLimit": 2, "podHistoryLimit": 1}
+        fan_out(scene, "a", "b", schedule="* * * * *", **limits)
+        scene.start("a", "b")
+        left = []
+        for minutes in (20, 50):
+            await scene.at(minutes * 60 + 40)
+            left.append([len(objects(scene.api, kind)) for kind in (PODS, CONFIG_MAPS, LEASES)])
+        assert len(runs(scene)) == 2
+        assert times_made(scene) == {"a": 51, "b": 51}
+        scene.witness.check()
+        return left
+
+    after_twenty, after_fifty = play(scenario, start=BEGIN)
+
+    assert all(later <= earlier for earlier, later in zip(after_twenty, after_fifty, strict=True))
