@@ -11,7 +11,8 @@ import pytest
 
 from quarterjack.report import SIZE_MOST
 
-from .actors import End, ask, edit_spec, objects, succeed
+from .actors import End, ask, edit_spec, objects, start_run, succeed
+from .by_hand import run_of, until_over
 from .engine import Scene, play
 from .fan_out import are_over, ends, fan_out, letters, made, runs, times_made
 from .resources import CONFIG_MAPS, LEASES, PODS
@@ -183,7 +184,7 @@ def test_fifty_fan_outs_leave_no_more_behind_than_ten() -> None:
     async def scenario() -> list[list[int]]:
         scene = Scene()
         ends(scene, End(1), b=End(1, "Failed", 3))
-        limits = {"successfulRunsHistoryLimit": 2, "failedRunsHistoryLimit": 2, "podHistoryLimit": 1}
+        limits: dict[str, Any] = {"successfulRunsHistoryLimit": 2, "failedRunsHistoryLimit": 2, "podHistoryLimit": 1}
         fan_out(scene, "a", "b", schedule="* * * * *", **limits)
         scene.start("a", "b")
         left = []
@@ -198,3 +199,29 @@ def test_fifty_fan_outs_leave_no_more_behind_than_ten() -> None:
     after_twenty, after_fifty = play(scenario, start=BEGIN)
 
     assert all(later <= earlier for earlier, later in zip(after_twenty, after_fifty, strict=True))
+
+
+# Asked for by hand
+
+
+@pytest.mark.parametrize("crash", [False, True], ids=["and its replica goes on", "and its replica dies"])
+def test_of_a_unit_asked_for_twice_in_one_instant_one_runs_and_the_other_is_skipped(crash: bool) -> None:
+    async def scenario() -> Scene:
+        scene = Scene()
+        ends(scene, End(20))
+        uid = fan_out(scene, "acme", "globex", schedule="1 12 * * *")
+        scene.start("a", "b")
+        await asyncio.sleep(5)
+        for name in ("one", "other"):
+            start_run(scene.api, name, "job", unit="acme")
+        if crash:
+            await scene.until(lambda: len(made(scene)) >= 1)
+            scene.crash(scene.first(uid).name)
+        await until_over(scene, "one", "other")
+        scene.witness.check()
+        return scene
+
+    scene = play(scenario, start=BEGIN)
+
+    assert sorted(run_of(scene, name)["state"] for name in ("one", "other")) == ["Skipped", "Succeeded"]
+    assert times_made(scene) == {"acme": 1}
