@@ -216,11 +216,12 @@ class FanOuts:
         return [_skipped(line, running[line.unit], now) if line.unit in running else line for line in lines]
 
     def _running(self, job: Job, fan: Fan) -> dict[str, Entry] | None:
-        """The units that are open in another run, by that run's line; None where that is not known yet."""
+        """The units that are open in another run, or run on without a ledger, by that run's line; None where that is not known yet."""
         if job.spec.policy is Policy.ALLOW or fan.line.trigger is Trigger.CATCH_UP:
             return {}
-        running: dict[str, Entry] = {}
-        for other in self._fans[job.uid].values():
+        others = self._fans[job.uid]
+        running = self._runs.astray(job, fan, others, self._api.clock.now())
+        for other in others.values():
             if other.ledger is None and other.line.reason == QUEUED:
                 return None
             running |= dict.fromkeys(other.open, other.line)

@@ -22,14 +22,14 @@ from typing import Any
 
 from . import logs, names
 from .api import Answer
-from .attempts import concluded
+from .attempts import LEDGER_LOST, concluded
 from .decision import sighted, takeover_time, untold
 from .errors import ApiError
 from .ledger import Count, merged, startable
 from .ledgers import Ledger, Ledgers, Part
 from .model import Entry, Firings, Job, Policy, State
 from .names import parent_of
-from .signs import RUN_DELETED
+from .signs import RUN_DELETED, silence
 from .starter import Starter
 from .store import Store
 from .transport import TransportError
@@ -237,7 +237,7 @@ class UnitRuns:
             return False
         free = [line for line in fan.open.values() if fan.stored(line.unit) == line or not line.to_claim]
         if job.spec.policy is not Policy.ALLOW:
-            blocked = self._blocked(job, fan, others)
+            blocked = self._blocked(job, fan, others, now)
             if blocked is None:
                 return False
             free = [line for line in free if not (line.to_claim and line.unit in blocked)]
@@ -267,7 +267,7 @@ class UnitRuns:
         known, line = self._store.jobs.get(job.uid), self._store.entries(job.uid).get(fan.id)
         return known is not None and not known.deleting and line is not None and line.reason == fan.line.reason
 
-    def _blocked(self, job: Job, fan: Fan, others: Mapping[str, Fan]) -> set[str] | None:
+    def _blocked(self, job: Job, fan: Fan, others: Mapping[str, Fan], now: float) -> set[str] | None:
         """The units that are open in ledgers that came first; None where one of these is not known yet."""
         entries, blocked = self._store.entries(job.uid), set[str]()
         fan.before = {key for key in fan.before or () if key in entries and not entries[key].ended}
@@ -276,7 +276,21 @@ class UnitRuns:
             if other is None or other.ledger is None:
                 return None
             blocked |= other.open.keys()
-        return blocked
+        return blocked | self.astray(job, fan, others, now).keys()
+
+    def astray(self, job: Job, fan: Fan, others: Mapping[str, Fan], now: float) -> dict[str, Entry]:
+        """The units that run on of runs that have lost their ledger, by those runs' lines: nothing but their Pods tells of them."""
+        lines = [line for line in self._store.entries(job.uid).values() if line.ended and line.reason == LEDGER_LOST]
+        lines += [other.line for other in others.values() if other.lost]
+        lost = {parent_of(line.id): line for line in lines if parent_of(line.id) != parent_of(fan.id)}
+        if not lost:
+            return {}
+        silent_since = now - job.spec.lease_seconds
+        return {
+            pod.unit: lost[parent_of(key)]
+            for key, pod in self._store.units_of(job.uid).pods.items()
+            if parent_of(key) in lost and not (pod.ended or pod.deleted) and silence(pod)[0] > silent_since
+        }
 
     async def _claim_of_part(self, job: Job, fan: Fan, part: Part, chosen: list[str]) -> None:
         if fan.ledger is None:

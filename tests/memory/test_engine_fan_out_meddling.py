@@ -11,10 +11,10 @@ import pytest
 
 from quarterjack.report import SIZE_MOST
 
-from .actors import End, ask, edit_spec, objects, start_run, succeed
+from .actors import End, ask, delete, edit_spec, objects, start_run, succeed
 from .by_hand import run_of, until_over
 from .engine import Scene, play
-from .fan_out import are_over, ends, fan_out, letters, made, runs, times_made
+from .fan_out import Crowd, are_over, ends, fan_out, letters, made, runs, times_made
 from .resources import CONFIG_MAPS, LEASES, PODS
 from .virtual import START
 
@@ -28,6 +28,15 @@ def edit_ledger(scene: Scene, edit: Callable[[list[str]], list[str]]) -> None:
     text = "".join(f"{line}\n" for line in edit(part["data"]["units"].splitlines()))
     path = CONFIG_MAPS.path("default", part["metadata"]["name"])
     succeed(ask(scene.api, "PATCH", path, {"data": {"units": text}}))
+
+
+def take_a_line_out(scene: Scene) -> None:
+    edit_ledger(scene, lambda lines: lines[:-1])
+
+
+def delete_ledger(scene: Scene) -> None:
+    for document in objects(scene.api, CONFIG_MAPS):
+        delete(scene.api, CONFIG_MAPS, document["metadata"]["name"])
 
 
 # The ledger
@@ -66,6 +75,36 @@ def test_a_run_ends_though_somebody(edit: Any, crash: bool) -> None:
     assert run["message"].endswith(LOST)
     assert set(times_made(scene).values()) == {1}
     assert times_made(scene).keys() <= set("abcdefgh")
+
+
+@pytest.mark.parametrize("crash", [False, True], ids=["its replica goes on", "its replica dies"])
+@pytest.mark.parametrize("meddle", [take_a_line_out, delete_ledger], ids=["takes a line out", "deletes the ledger"])
+def test_a_unit_that_still_runs_is_not_run_beside_itself_though_somebody(
+    meddle: Callable[[Scene], None], crash: bool
+) -> None:
+    async def scenario() -> tuple[Scene, Crowd]:
+        scene = Scene()
+        crowd = Crowd(scene)
+        ends(scene, End(90), a=End(25))
+        uid = fan_out(scene, "a", "b", schedule="* * * * *")
+        scene.start("a", "b")
+        await scene.until(lambda: len(made(scene)) == 2)
+        meddle(scene)
+        await asyncio.sleep(28)
+        if crash:
+            scene.crash(scene.first(uid).name)
+        await asyncio.sleep(100)
+        scene.witness.check()
+        return scene, crowd
+
+    scene, crowd = play(scenario, start=BEGIN)
+
+    lost, second, third = runs(scene)
+    assert (lost["state"], lost["reason"]) == ("Failed", "LedgerLost")
+    assert (second["state"], second["message"]) == ("Succeeded", "1 of 2 units succeeded, 1 skipped")
+    assert third["state"] == "Running"
+    assert crowd.most_of_one == 1
+    assert times_made(scene) == {"a": 3, "b": 2}
 
 
 # The job, the server and the clocks
