@@ -268,7 +268,7 @@ class UnitRuns:
         return known is not None and not known.deleting and line is not None and line.reason == fan.line.reason
 
     def _blocked(self, job: Job, fan: Fan, others: Mapping[str, Fan], now: float) -> set[str] | None:
-        """The units that are open in ledgers that came first; None where one of these is not known yet."""
+        """The units that are open in ledgers that came first, or run on without one; None where one of these is not known yet."""
         entries, blocked = self._store.entries(job.uid), set[str]()
         fan.before = {key for key in fan.before or () if key in entries and not entries[key].ended}
         for key in fan.before:
