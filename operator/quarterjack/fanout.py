@@ -203,8 +203,9 @@ class FanOuts:
         running = self._running(job, fan)
         if running is None:
             return _AGAIN_SECONDS
-        parts = (self._queued(fan, units, number, running) for number in range(head_of(units).parts))
-        made = await self._ledgers.create(job, fan.line, units, parts)
+        head = head_of(units)
+        parts = (self._queued(fan, units, number, running) for number in range(head.parts))
+        made = await self._ledgers.create(job, fan.line, head, parts)
         if isinstance(made, Answer):
             return self._trouble(job, fan, "LedgerRefused", f"The ledger of its units cannot be made: {made.message}")
         fan.take(made)

@@ -17,7 +17,6 @@ from .ledger import (
     Head,
     head_manifest,
     head_name,
-    head_of,
     part_data,
     part_manifest,
     part_name,
@@ -25,7 +24,6 @@ from .ledger import (
     read_part,
 )
 from .model import Entry, Job
-from .units import Units
 
 log = logging.getLogger(__name__)
 
@@ -94,9 +92,9 @@ class Ledgers:
             return answer, None
         return _part(answer, parent, head, number), answer.date
 
-    async def create(self, job: Job, parent: Entry, units: Units, lines: Iterable[list[Entry]]) -> Ledger | Answer:
-        """Make the ledger of these units, or find that it is there. `lines`: of each part."""
-        head, path, room = head_of(units), CONFIG_MAPS.format(job.namespace), asyncio.Semaphore(_TOGETHER)
+    async def create(self, job: Job, parent: Entry, head: Head, lines: Iterable[list[Entry]]) -> Ledger | Answer:
+        """Make the ledger with this head, or find that it is there. `lines`: of each part."""
+        path, room = CONFIG_MAPS.format(job.namespace), asyncio.Semaphore(_TOGETHER)
 
         async def make(number: int, of_part: list[Entry]) -> Answer:
             async with room:
