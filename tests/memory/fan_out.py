@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from typing import Any
 
@@ -102,6 +103,14 @@ def are_over(scene: Scene, number: int = 1, name: str = "job") -> bool:
     lines = runs(scene, name)
     over = all(line["state"] not in ("Pending", "Running") for line in lines)
     return over and len({names.run_of(line["id"]) for line in lines}) == number
+
+
+async def seen_out(scene: Scene, number: int = 1, *, at_most: float, calm: float = 5) -> Scene:
+    """The scene once so many runs are over, and nothing has gone wrong for some seconds after."""
+    await scene.until(lambda: are_over(scene, number), at_most=at_most)
+    await asyncio.sleep(calm)
+    scene.witness.check()
+    return scene
 
 
 class Crowd:

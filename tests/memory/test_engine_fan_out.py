@@ -26,6 +26,7 @@ from .fan_out import (
     plans,
     print_plans,
     runs,
+    seen_out,
     times_made,
     unit_of,
     unit_states,
@@ -43,10 +44,7 @@ FAILS = End(1.0, "Failed", 3, "no such tenant")
 async def fired(scene: Scene, *, replicas: str = "abc") -> Scene:
     """The scene once the first run is over."""
     scene.start(*replicas)
-    await scene.until(lambda: are_over(scene), at_most=300)
-    await asyncio.sleep(5)
-    scene.witness.check()
-    return scene
+    return await seen_out(scene, at_most=300)
 
 
 def over(make: Any, *args: Any, usual: End | None = None, others: dict[str, End] | None = None, **spec: Any) -> Scene:
@@ -172,10 +170,7 @@ def test_of_fifty_units_one_fails_for_good_and_is_a_dead_letter() -> None:
         scene.start("a", "b", "c")
         await scene.until(lambda: len(made(scene)) >= 20, at_most=60)
         scene.crash(scene.first(uid).name)
-        await scene.until(lambda: are_over(scene), at_most=120)
-        await asyncio.sleep(5)
-        scene.witness.check()
-        return scene
+        return await seen_out(scene, at_most=120)
 
     scene = play(scenario, start=BEGIN)
 
@@ -274,10 +269,7 @@ def test_a_plan_whose_pod_is_deleted_before_it_was_read_has_failed() -> None:
         )
         await scene.until(lambda: runs(scene) and runs(scene)[0].get("reason") == "Planned")
         delete_pod(scene.api, plans(scene)[0].name)
-        await scene.until(lambda: are_over(scene))
-        await asyncio.sleep(5)
-        scene.witness.check()
-        return scene
+        return await seen_out(scene, at_most=60)
 
     scene = play(scenario, start=BEGIN)
 
@@ -370,10 +362,7 @@ def test_what_is_caught_up_waits_for_its_like() -> None:
         scene.crash()
         await scene.at(250)
         scene.start("b", "c")
-        await scene.until(lambda: are_over(scene, 3), at_most=120)
-        await asyncio.sleep(5)
-        scene.witness.check()
-        return scene, crowd
+        return await seen_out(scene, 3, at_most=120), crowd
 
     scene, crowd = play(scenario, start=BEGIN)
 
@@ -487,10 +476,7 @@ def test_a_unit_whose_pod_is_deleted_is_tried_again() -> None:
         scene.start("a", "b")
         await scene.until(lambda: len(made(scene)) == 2)
         delete_pod(scene.api, made(scene)[0].name, now=True)
-        await scene.until(lambda: are_over(scene), at_most=60)
-        await asyncio.sleep(5)
-        scene.witness.check()
-        return scene
+        return await seen_out(scene, at_most=60)
 
     scene = play(scenario, start=BEGIN)
 
@@ -505,10 +491,7 @@ def test_a_unit_that_does_not_start_is_ended_and_holds_nothing_up() -> None:
         scene.kubelet.holds = lambda pod: "Unschedulable" if unit_of(pod) == "big" else ""
         fan_out(scene, "big", "small", leaseDuration="1m")
         scene.start("a", "b")
-        await scene.until(lambda: are_over(scene), at_most=120)
-        await asyncio.sleep(5)
-        scene.witness.check()
-        return scene
+        return await seen_out(scene, at_most=120)
 
     scene = play(scenario, start=BEGIN)
 
@@ -771,10 +754,7 @@ def test_a_run_by_hand_that_is_deleted_ends_its_units_and_starts_no_more() -> No
         await scene.until(lambda: len(made(scene)) == 6, at_most=30)
         await asyncio.sleep(1)
         delete(scene.api, RUNS, "run")
-        await scene.until(lambda: are_over(scene), at_most=90)
-        await asyncio.sleep(5)
-        scene.witness.check()
-        return scene
+        return await seen_out(scene, at_most=90)
 
     scene = play(scenario, start=BEGIN)
 

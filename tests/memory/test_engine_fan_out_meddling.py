@@ -14,12 +14,30 @@ from quarterjack.report import SIZE_MOST
 from .actors import End, ask, delete, edit_spec, objects, start_run, succeed
 from .by_hand import run_of, until_over
 from .engine import Scene, play
-from .fan_out import Crowd, are_over, ends, fan_out, letters, made, runs, times_made
+from .fan_out import Crowd, ends, fan_out, letters, made, runs, seen_out, times_made
 from .resources import CONFIG_MAPS, LEASES, PODS
 from .virtual import START
 
 BEGIN = START + 50  # the firing is due ten seconds later
+UNITS = "abcdefgh"
 LOST = "1 part of the ledger damaged or gone"
+
+
+def meddled(meddle: Callable[[Scene], object], *, crash: bool) -> Scene:
+    """Play a run to its end, two units at once; while the second two run somebody does something, and a replica may die."""
+
+    async def scenario() -> Scene:
+        scene = Scene()
+        ends(scene, End(3))
+        uid = fan_out(scene, *UNITS, parallel=2)
+        scene.start("a", "b")
+        await scene.until(lambda: len(made(scene)) == 4)
+        meddle(scene)
+        if crash:
+            scene.crash(scene.first(uid).name)
+        return await seen_out(scene, at_most=60, calm=20)
+
+    return play(scenario, start=BEGIN)
 
 
 def edit_ledger(scene: Scene, edit: Callable[[list[str]], list[str]]) -> None:
@@ -54,27 +72,13 @@ def delete_ledger(scene: Scene) -> None:
 )
 @pytest.mark.parametrize("crash", [False, True], ids=["and its replica goes on", "and its replica dies"])
 def test_a_run_ends_though_somebody(edit: Any, crash: bool) -> None:
-    async def scenario() -> Scene:
-        scene = Scene()
-        ends(scene, End(1.5))
-        uid = fan_out(scene, *"abcdefgh", parallel=2)
-        scene.start("a", "b")
-        await scene.until(lambda: len(made(scene)) == 4)
-        edit_ledger(scene, edit)
-        if crash:
-            scene.crash(scene.first(uid).name)
-        await scene.until(lambda: are_over(scene), at_most=60)
-        await asyncio.sleep(20)
-        scene.witness.check()
-        return scene
-
-    scene = play(scenario, start=BEGIN)
+    scene = meddled(lambda scene: edit_ledger(scene, edit), crash=crash)
 
     [run] = runs(scene)
     assert (run["state"], run["reason"]) == ("Failed", "LedgerLost")
     assert run["message"].endswith(LOST)
     assert set(times_made(scene).values()) == {1}
-    assert times_made(scene).keys() <= set("abcdefgh")
+    assert times_made(scene).keys() <= set(UNITS)
 
 
 @pytest.mark.parametrize("crash", [False, True], ids=["its replica goes on", "its replica dies"])
@@ -109,7 +113,6 @@ def test_a_unit_that_still_runs_is_not_run_beside_itself_though_somebody(
 
 # The job, the server and the clocks
 
-UNITS = "abcdefgh"
 PLAN = {"plan": {"command": ["list-tenants"]}}
 
 
@@ -128,21 +131,7 @@ PLAN = {"plan": {"command": ["list-tenants"]}}
 )
 @pytest.mark.parametrize("crash", [False, True], ids=["and its replica goes on", "and its replica dies"])
 def test_units_that_are_queued_run_once_each_though_their_job_is_edited(changes: dict[str, Any], crash: bool) -> None:
-    async def scenario() -> Scene:
-        scene = Scene()
-        ends(scene, End(3))
-        uid = fan_out(scene, *UNITS, parallel=2)
-        scene.start("a", "b")
-        await scene.until(lambda: len(made(scene)) == 4)
-        edit_spec(scene.api, "job", **changes)
-        if crash:
-            scene.crash(scene.first(uid).name)
-        await scene.until(lambda: are_over(scene), at_most=120)
-        await asyncio.sleep(20)
-        scene.witness.check()
-        return scene
-
-    scene = play(scenario, start=BEGIN)
+    scene = meddled(lambda scene: edit_spec(scene.api, "job", **changes), crash=crash)
 
     [run] = runs(scene)
     assert (run["state"], run["message"]) == ("Succeeded", "8 of 8 units succeeded")
@@ -162,10 +151,7 @@ def test_units_run_once_each_though_the_server_is_away_amid_them(crash: bool) ->
             scene.crash()
             await asyncio.sleep(130)
             scene.start("c", "d")
-        await scene.until(lambda: are_over(scene), at_most=300)
-        await asyncio.sleep(20)
-        scene.witness.check()
-        return scene
+        return await seen_out(scene, at_most=300, calm=20)
 
     scene = play(scenario, start=BEGIN)
 
@@ -187,10 +173,7 @@ def test_units_run_once_each_though_clocks_are_wrong_by_an_hour_amid_them(hours:
         await asyncio.sleep(12)
         for operator in scene.operators.values():
             operator.clock.offset_seconds = 0.0
-        await scene.until(lambda: are_over(scene), at_most=120)
-        await asyncio.sleep(20)
-        scene.witness.check()
-        return scene
+        return await seen_out(scene, at_most=120, calm=20)
 
     scene = play(scenario, start=BEGIN)
 
@@ -208,10 +191,7 @@ def test_dead_letters_of_the_longest_units_and_messages_leave_a_status_within_it
         ends(scene, End(1, "Failed", 3, "\u4e16" * 4000))
         fan_out(scene, *(f"{n:03}" + "\u754c" * 250 for n in range(100)))
         scene.start("a", "b")
-        await scene.until(lambda: are_over(scene), at_most=120)
-        await asyncio.sleep(20)
-        scene.witness.check()
-        return scene
+        return await seen_out(scene, at_most=120, calm=20)
 
     scene = play(scenario, start=BEGIN)
 
