@@ -103,7 +103,8 @@ class Installation:
             if holds():
                 return
             time.sleep(0.25)
-        assert holds(), f"not within {seconds} s: {what}\n{self.last_words()}"
+        lacking = f"not within {seconds} s: {what}"  # said twice, for the words between are many
+        assert holds(), f"{lacking}\n{self.last_words()}\n{lacking}"
 
     def last_words(self) -> str:
         """The end of each replica's log."""

@@ -97,7 +97,7 @@ def prepare(installation: Installation, story: Story) -> None:
         [
             job("suspended", SCHEDULE, misfirePolicy="CatchUp", **LIMITS),
             job("forbids", SCHEDULE, template=simulated_template(seconds=6, nodeName=NODE), **LIMITS),
-            job("once", None, runAfter="2s", template=simulated_template()),
+            job("once", None, runAfter="2s", template=simulated_template(nodeName=NODE)),
         ]
     )
     names = ("suspended", "forbids", "once")
@@ -106,20 +106,20 @@ def prepare(installation: Installation, story: Story) -> None:
     story.suspended_time = time.time()
     patch(installation, "forbids", concurrencyPolicy="Forbid")
     has_ended = lambda: [line["state"] for line in lines_of(installation, "once")] == ["Succeeded"]  # noqa: E731
-    installation.wait_for("it has succeeded", has_ended, seconds=30)
+    installation.wait_for("it has succeeded", has_ended, seconds=60)
     story.once = lines_of(installation, "once")
     installation.kubectl.out("delete", "pods", "-l", "quarterjack.dev/job=once", "--now")
 
 
 def arm(installations: tuple[Installation, ...], story: Story) -> None:
     """Make the jobs of which one firing falls due, and return just before it does."""
-    story.lone_firing = int(time.time()) + 12
+    story.lone_firing = int(time.time()) + 32
     at = time.gmtime(story.lone_firing)
     schedule = f"{at.tm_sec} {at.tm_min} {at.tm_hour} * * *"
     for installation in installations:
         installation.apply(job(name, schedule, misfirePolicy=policy) for name, policy in ALONE.items())
     for installation in installations:
-        installation.wait_for("they are observed", partial(are_observed, installation, ALONE), seconds=10)
+        installation.wait_for("they are observed", partial(are_observed, installation, ALONE), seconds=30)
     assert time.time() < story.lone_firing - 2
     time.sleep(story.lone_firing - 2 - time.time())
 

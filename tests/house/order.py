@@ -20,21 +20,21 @@ _CLUSTERS = ("control_plane", "patient", "node")
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     items.sort(key=_rank)
     for item in items:
-        if cluster := _cluster(item):
+        if cluster := cluster_of(item):
             item.add_marker(pytest.mark.xdist_group(cluster))
     if hasattr(config, "workerinput"):
-        items.sort(key=lambda item: (not _cluster(item), item.get_closest_marker("alone") is not None))
+        items.sort(key=lambda item: (not cluster_of(item), item.get_closest_marker("alone") is not None))
 
 
 def _rank(item: pytest.Item) -> int:
     """Rank a test; sorting is stable, so tests of one rank stay in the order of their files."""
-    if cluster := _cluster(item):
+    if cluster := cluster_of(item):
         return len(_QUICK) + 1 + _CLUSTERS.index(cluster)
     directory = item.path.parent.name
     return _QUICK.index(directory) if directory in _QUICK else len(_QUICK)
 
 
-def _cluster(item: pytest.Item) -> str:
+def cluster_of(item: pytest.Item) -> str:
     """The cluster that a test needs, if any."""
     needed = set(getattr(item, "fixturenames", ()))
     if item.get_closest_marker("node") or "node_cluster" in needed:
@@ -52,7 +52,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.freeze()
     if not hasattr(session.config, "workerinput"):
         return
-    spread = [item.nodeid for item in session.items if (cluster := _cluster(item)) and f"@{cluster}" not in item.nodeid]
+    spread = [
+        item.nodeid for item in session.items if (cluster := cluster_of(item)) and f"@{cluster}" not in item.nodeid
+    ]
     if spread:
         raise pytest.UsageError(
             f"{spread[0]} is in no group: --dist loadgroup is missing, or pytest-xdist does not heed it"
