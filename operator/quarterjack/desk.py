@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from . import logs
+from .adoptions import Adoptions
 from .agenda import STALL_SECONDS, Agenda
 from .attempts import waits_until
 from .clock import ServerClock
@@ -59,7 +60,6 @@ _LOOSE_ENDS_TOGETHER = 16
 _LOOSE_SECONDS = 1.0
 _AGAIN_SECONDS = 2.0
 _MANY_CLAIMS = 10
-ADOPT_SECONDS = 300
 _NEVER = math.inf
 
 
@@ -84,6 +84,7 @@ class Desk:
         self._membership = membership
         self._upkeep = upkeep
         self._served_by = served_by
+        self._adoptions = Adoptions(store, clock, plans, served_by=served_by, look=self._look_soon)
         self._views_live = views_live
         self._scheduling = scheduling
         self._closed = False
@@ -112,7 +113,7 @@ class Desk:
         if not done:
             self._soil(uid)
         if uid in self._store.jobs:
-            self.agenda.bring_forward(uid, self._clock.now() + _SOON_SECONDS)
+            self._look_soon(uid)
 
     def _job_changed(self, uid: str) -> None:
         if uid not in self._known and uid in self._store.jobs:
@@ -127,6 +128,9 @@ class Desk:
     def _pod_changed(self, pod: PodSight) -> None:
         starting = pod.state is State.PENDING and not pod.reason and not pod.deleted
         self._soil(pod.job_uid, _STARTING_SECONDS if starting else 0.0)
+
+    def _look_soon(self, uid: str) -> None:
+        self.agenda.bring_forward(uid, self._clock.now() + _SOON_SECONDS)
 
     def _members_changed(self) -> None:
         """Ranks are others now: what waited for a replica that has gone waits no more."""
@@ -159,8 +163,8 @@ class Desk:
         rank = ranks.index(self._membership.replica) if self._membership.replica in ranks else len(ranks)
         if job.deleting:
             return _NEVER
-        foreign = job.status.served_by not in {"", self._served_by()}
-        if foreign and now <= (adoption := self._adoption_time(job)):
+        foreign = self._adoptions.is_foreign(job)
+        if foreign and now <= (adoption := self._adoptions.time(job)):
             return adoption
         if not job.observed or foreign or not job.status.served_by:
             return min(self._observe(job, now, rank), self._takeovers(job, self._untold(job), now, rank))
@@ -192,14 +196,6 @@ class Desk:
         untold_claims = list(self._untold(job))
         wake = min(self._takeovers(job, untold_claims, now, rank), self._keep_up(job, untold_claims, now, rank))
         return min(wake, self._open_lines(job, now, rank))
-
-    def _adoption_time(self, job: Job) -> float:
-        """When another installation will have left the job unserved for minutes: then it is adopted."""
-        if not job.observed:
-            return job.edited + ADOPT_SECONDS
-        plan = self._plans(job)
-        due = plan.next_after(job.recorded_until) if plan is not None and not job.spec.suspend else None
-        return _NEVER if due is None else due + ADOPT_SECONDS
 
     def _observe(self, job: Job, now: float, rank: int) -> float:
         need = f"generation {job.generation}"

@@ -152,7 +152,7 @@ class RunRequests:
     def _changed(self, request: Request) -> None:
         self.agenda.bring_forward(names.bare(request.uid), self._api.clock.now())
         job = self._job(request)
-        if job is not None and self._asked.is_canceled(request.key):
+        if job is not None and (self._asked.is_canceled(request.key) or not self._is_ours(job)):
             self._attend_job(job.uid)
 
     def _job_changed(self, uid: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import orjson
@@ -14,7 +15,8 @@ from quarterjack.report import SIZE_MOST
 from .actors import End, ask, delete, edit_spec, objects, start_run, succeed
 from .by_hand import run_of, until_over
 from .engine import Scene, play
-from .fan_out import Crowd, ends, fan_out, letters, made, runs, seen_out, times_made
+from .fan_out import Crowd, ends, fan_out, letters, made, planned, runs, seen_out, times_made
+from .faults import Fault, Point, Rule
 from .resources import CONFIG_MAPS, LEASES, PODS
 from .virtual import START
 
@@ -180,6 +182,74 @@ def test_units_run_once_each_though_clocks_are_wrong_by_an_hour_amid_them(hours:
     [run] = runs(scene)
     assert (run["state"], run["message"]) == ("Failed", "2 of 3 units succeeded, 1 dead letter")
     assert times_made(scene) == {"a": 3, "b": 1, "c": 1}
+
+
+# Another installation
+
+
+@pytest.mark.parametrize(("point", "what"), [(None, ""), *product(Point, ("leases", "pods"))])
+def test_an_installation_that_takes_a_job_over_amid_its_units_runs_what_is_left_and_nothing_again(
+    point: Point | None, what: str
+) -> None:
+    async def scenario() -> Scene:
+        scene = Scene()
+        scene.api.add_namespace("second")
+        ends(scene, End(3), a=End(60))
+        fan_out(scene, *UNITS, parallel=2, leaseDuration="1m")
+        scene.start("a")
+        await asyncio.sleep(5)
+        scene.start("x", namespace="second")
+        if point is None:
+            await scene.until(lambda: len(made(scene)) == 3)
+            scene.crash("a")
+        else:
+            sleeps = Fault(stall=point, stall_seconds=500)
+            rule = Rule(fault=sleeps, method="POST", resource=what, where=lambda _: len(made(scene)) >= 3)
+            scene.operators["a"].connection.plan.add(rule)
+        return await seen_out(scene, at_most=900, calm=200)
+
+    scene = play(scenario, start=BEGIN)
+
+    [run] = runs(scene)
+    claimed = {lease.namespace for lease in scene.api.ledger.leases if lease.firing > 0}
+    assert claimed == {"quarterjack", "second"}
+    assert (run["state"], run["message"]) == ("Succeeded", "8 of 8 units succeeded")
+    assert times_made(scene) == dict.fromkeys(UNITS, 1)
+
+
+# Deadlines
+
+
+def test_units_that_outlast_their_deadline_are_given_up_and_the_others_are_not() -> None:
+    async def scenario() -> Scene:
+        scene = Scene()
+        ends(scene, End(3), b=End(None))
+        fan_out(scene, "a", "b", "c", activeDeadlineSeconds=20, retry={"maxRetries": 1, "delay": "1s"})
+        scene.start("a", "b")
+        return await seen_out(scene, at_most=120, calm=20)
+
+    scene = play(scenario, start=BEGIN)
+
+    [letter] = letters(scene)
+    assert (letter["unit"], letter["state"], letter["reason"]) == ("b", "DeadLettered", "DeadlineExceeded")
+    assert letter["message"].startswith("Gave up after 2 attempts: ")
+    assert runs(scene)[-1]["message"] == "2 of 3 units succeeded, 1 dead letter"
+    assert times_made(scene) == {"a": 1, "b": 2, "c": 1}
+
+
+def test_a_plan_that_outlasts_its_deadline_fails_its_run_and_names_no_units() -> None:
+    async def scenario() -> Scene:
+        scene = Scene()
+        ends(scene, End(3), plan=End(None))
+        planned(scene, "a\nb\n", activeDeadlineSeconds=20)
+        scene.start("a", "b")
+        return await seen_out(scene, at_most=120, calm=20)
+
+    scene = play(scenario, start=BEGIN)
+
+    [run] = runs(scene)
+    assert (run["state"], run["reason"]) == ("Failed", "DeadlineExceeded")
+    assert made(scene) == []
 
 
 # Much of it

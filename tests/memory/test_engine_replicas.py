@@ -1,4 +1,4 @@
-"""Replicas that leave, die and misjudge the time, and installations that take each other's place."""
+"""Replicas that leave, die and misjudge the time."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from .actors import objects
-from .engine import MINUTELY, Operator, Scene, play, states
-from .faults import Fault, Point, Request, Rule
+from .engine import Operator, Scene, play
+from .faults import Fault, Request, Rule
 from .resources import LEASES, PODS
 from .virtual import START, VirtualClock, later
 
@@ -133,79 +133,5 @@ def test_an_api_server_whose_clock_is_behind_that_of_another_does_not_delay_a_la
         scene.witness.check()
         assert scene.api.ledger.firings(uid) == [FIRST, FIRST + 60]
         assert max(scene.api.ledger.lateness()) < 1
-
-    play(scenario, start=BEGIN)
-
-
-# Two installations
-
-
-async def two_installations() -> tuple[Scene, str]:
-    scene = Scene()
-    scene.api.add_namespace("second")
-    uid = scene.job(concurrencyPolicy="Allow")
-    scene.start("a")
-    await scene.at(5)
-    scene.start("x", namespace="second")
-    return scene, uid
-
-
-def test_a_second_installation_leaves_a_served_job_alone() -> None:
-    async def scenario() -> None:
-        scene, uid = await two_installations()
-        await scene.at(DUE + 400)
-        scene.witness.check(calm_seconds=65)
-        assert len(scene.api.ledger.firings(uid)) == 7
-        assert {lease.namespace for lease in scene.api.ledger.leases if lease.firing > 0} == {"quarterjack"}
-
-    play(scenario, start=BEGIN)
-
-
-def test_a_job_whose_installation_is_gone_is_adopted_after_five_minutes() -> None:
-    async def scenario() -> None:
-        scene, uid = await two_installations()
-        await scene.at(DUE + 30)
-        scene.crash("a")
-        await scene.at(DUE + 601)
-        scene.witness.check(calm_seconds=130)
-        fired = [f - FIRST for f in scene.api.ledger.firings(uid)]
-        assert fired[0] == 0
-        assert 300 < fired[1] <= 480
-        assert fired[-1] == 600
-
-    play(scenario, start=BEGIN)
-
-
-def test_a_job_says_in_which_namespace_the_installation_is_that_serves_it_now() -> None:
-    def told(scene: Scene) -> str:
-        return str(next(c["message"] for c in scene.status()["conditions"] if c["type"] == "Ready"))
-
-    async def scenario() -> None:
-        scene, _ = await two_installations()
-        await scene.at(DUE + 30)
-        assert f"in namespace quarterjack (UID {scene.status()['servedBy']})" in told(scene)
-
-        scene.crash("a")
-        await scene.at(DUE + 601)
-
-        assert f"in namespace second (UID {scene.status()['servedBy']})" in told(scene)
-
-    play(scenario, start=BEGIN)
-
-
-@pytest.mark.parametrize("point", [Point.BEFORE_SEND, Point.AFTER_SEND, Point.AFTER_COMMIT])
-@pytest.mark.parametrize("what", ["leases", "pods"])
-def test_an_installation_that_slept_until_it_was_replaced_launches_nothing_again(point: Point, what: str) -> None:
-    async def scenario() -> None:
-        scene, uid = await two_installations()
-        sleeps = Fault(stall=point, stall_seconds=500)
-        scene.operators["a"].connection.plan.add(
-            Rule(fault=sleeps, method="POST", resource=what, where=lambda r: r.sent_at > DUE + 50)
-        )
-        await scene.at(DUE + 800)
-        scene.witness.check(calm_seconds=130)
-        assert scene.api.ledger.firings(uid)[-1] == FIRST + 780
-        assert states(scene.status())[-1] == "Succeeded"
-        assert scene.status()["observedSchedule"] == MINUTELY
 
     play(scenario, start=BEGIN)
