@@ -170,18 +170,20 @@ def _line(raw: Raw, parent: Entry) -> Entry:
 
 
 def merged(stored: Entry, known: Entry) -> Entry:
-    """Of two lines of a unit the one that knows more: the end of the unit, else a later attempt, else its end, its Pod, that it runs.
+    """Of two lines of a unit the one that knows more: of a later attempt that has begun, else the end of the unit, else a later attempt.
 
-    Of two ends of the unit the one that is stored is final. To have failed is no end of the unit: another attempt follows.
+    Then that it has ended, its Pod, that it runs. Of two ends of the unit the one that is stored is final. To have failed is no end of
+    the unit: another attempt follows. An attempt that has begun although an earlier one was the last is followed to its end.
     """
     return known if _knowledge(known) > _knowledge(stored) else stored
 
 
-def _knowledge(line: Entry) -> tuple[bool, int, int, bool, bool]:
+def _knowledge(line: Entry) -> tuple[int, bool, int, int, bool, bool]:
+    begun = line.attempt - 1 if line.to_claim else line.attempt
     if line.state in _FINAL:
-        return True, 0, 0, True, True
+        return begun, True, 0, 0, True, True
     end = 0 if not line.ended else 1 if line.state is State.STALE else 2
-    return False, line.attempt, end, bool(line.pod_name), line.state is State.RUNNING
+    return begun, False, line.attempt, end, bool(line.pod_name), line.state is State.RUNNING
 
 
 def startable(lines: Iterable[Entry], claimed: Container[str], *, most: int, now: float) -> list[Entry]:

@@ -157,8 +157,13 @@ def test_what_it_is_called_tells_the_run_the_plan_and_the_part_apart() -> None:
         pytest.param(launched(attempt=1), launched(attempt=2), id="a later attempt"),
         pytest.param(launched(state=State.STALE), launched(attempt=2), id="it was given up, and is tried again"),
         pytest.param(a_line(attempt=2), launched(state=State.SUCCEEDED), id="an earlier attempt has succeeded"),
-        pytest.param(launched(attempt=2), launched(state=State.DEAD_LETTERED), id="it was to be tried no more"),
-        pytest.param(launched(attempt=2), a_line(state=State.CANCELED), id="its run was stopped"),
+        pytest.param(a_line(attempt=2), launched(state=State.DEAD_LETTERED), id="it was to be tried no more"),
+        pytest.param(a_line(attempt=2), a_line(attempt=2, state=State.CANCELED), id="its run was stopped"),
+        pytest.param(launched(state=State.SUCCEEDED), launched(attempt=2), id="it is tried again all the same"),
+        pytest.param(launched(state=State.SUCCEEDED), a_line(attempt=3), id="it is to be tried once more all the same"),
+        pytest.param(
+            launched(attempt=2), launched(attempt=2, state=State.SUCCEEDED), id="a later attempt has succeeded"
+        ),
     ],
 )
 def test_of_two_lines_the_one_that_knows_more_stays(older: Entry, newer: Entry) -> None:
@@ -166,17 +171,24 @@ def test_of_two_lines_the_one_that_knows_more_stays(older: Entry, newer: Entry) 
 
 
 @given(st.lists(LINES, min_size=1, max_size=6))
-def test_an_end_that_is_stored_is_never_taken_back_and_else_the_latest_attempt_stays(lines: list[Entry]) -> None:
-    first, *others = [replace(line, unit="acme") for line in lines]
+def test_what_has_begun_last_stays_and_of_its_ends_the_one_that_is_stored(lines: list[Entry]) -> None:
+    first, *others = lines = [replace(line, unit="acme") for line in lines]
 
     kept = reduce(merged, others, first)
 
-    ends = [line for line in (first, *others) if line.state in FINAL]
+    most = max(begun(line) for line in lines)
+    ends = [line for line in lines if line.state in FINAL and begun(line) == most]
+    assert begun(kept) == most
     if ends:
         assert kept is ends[0]
     else:
         assert kept.attempt == max(line.attempt for line in lines)
         assert kept.ended is any(line.ended for line in lines if line.attempt == kept.attempt)
+
+
+def begun(line: Entry) -> int:
+    """The last attempt of which a line says that it has begun."""
+    return line.attempt - line.to_claim
 
 
 @given(LINES, st.integers(0, 3), st.integers(0, 10))
