@@ -170,10 +170,10 @@ def _line(raw: Raw, parent: Entry) -> Entry:
 
 
 def merged(stored: Entry, known: Entry) -> Entry:
-    """Of two lines of a unit the one that knows more: of a later attempt that has begun, else the end of the unit, else a later attempt.
+    """Of two lines of a unit the one that knows more: of a later attempt that has begun, else the end of the unit.
 
-    Then that it has ended, its Pod, that it runs. Of two ends of the unit the one that is stored is final. To have failed is no end of
-    the unit: another attempt follows. An attempt that has begun although an earlier one was the last is followed to its end.
+    Else that of a later attempt, else its end, its Pod, that it runs. Of two ends of the unit the one that is stored is final. To have
+    failed is no end of the unit: another attempt follows. One that has begun although an earlier was the last is followed to its end.
     """
     return known if _knowledge(known) > _knowledge(stored) else stored
 

@@ -127,10 +127,17 @@ def test_a_crash_at_any_step_costs_no_run_by_hand_and_doubles_none(policy: str, 
     around_each_request(situation, killed)
 
 
-@pytest.mark.parametrize("seconds", [4.0, 70.0, 600.0])
+@pytest.mark.parametrize(
+    ("fails", "seconds"),
+    [
+        pytest.param(0, 4.0, id="it succeeds-4.0"),
+        pytest.param(0, 70.0, id="it succeeds-70.0"),
+        pytest.param(1, 4.0, id="its first attempt fails-4.0"),
+        pytest.param(1, 600.0, id="its first attempt fails-600.0"),
+    ],
+)
 @each_policy
 @each_replica
-@retried_or_not
 def test_a_stall_at_any_step_costs_no_run_by_hand_and_doubles_none(
     policy: str, victim: str, fails: int, seconds: float
 ) -> None:
