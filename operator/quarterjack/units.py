@@ -39,7 +39,8 @@ def read_plan(output: bytes) -> Units | Outcome:
     """The units that a plan printed, or how its run has failed.
 
     JSON is taken from the whole output, or from one line of it: so a plan may say more before it, and warn after it. What is left of
-    JSON, in a log of which the beginning is lost, is no list of lines.
+    JSON, in a log of which the beginning is lost, is no list of lines; nor are lines one where some of them say something, for a log
+    has what was written to standard error too.
     """
     if _log_bytes(output) >= OUTPUT_MOST:
         return _invalid(
@@ -74,6 +75,11 @@ def _from_lines(lines: list[str]) -> Units | Outcome:
     for number, line in enumerate(lines, start=1):
         if line.startswith("{") or line.endswith("}"):
             return _invalid(f"line {number} begins or ends as JSON and is none: {quoted(escaped(line[:40]))}; {_HOW}")
+        if len(line.split()) > 1:
+            return _invalid(
+                f"line {number} has white space, as words have that name no unit: {quoted(escaped(line[:40]))}; "
+                "name units that have some in JSON"
+            )
     return units_of(lines)
 
 

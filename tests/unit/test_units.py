@@ -20,7 +20,7 @@ UNITS = st.lists(TEXTS.map(str.strip).filter(bool), min_size=1, max_size=30)
     [
         pytest.param("acme\nglobex\n", Units(("acme", "globex")), id="a unit a line"),
         pytest.param("  acme \r\n\n\tglobex", Units(("acme", "globex")), id="white space and blank lines do not count"),
-        pytest.param("acme corp\n", Units(("acme corp",)), id="a unit may have spaces"),
+        pytest.param('{"units": ["acme corp"]}', Units(("acme corp",)), id="a unit may have spaces in JSON"),
         pytest.param("b\na\nb\nb\n", Units(("b", "a"), repeated=2), id="a unit that is named again runs once"),
         pytest.param("7\n007\n", Units(("7", "007")), id="numbers are texts"),
         pytest.param("Zürich\n東京\n", Units(("Zürich", "東京")), id="any letters"),
@@ -68,6 +68,8 @@ def test_a_plan_lists_units(output: str, expected: Units) -> None:
         pytest.param(
             b'{"units": ["a"]}\n{"units": ["b"]}', "PlanInvalid", "more than one line", id="units in JSON twice"
         ),
+        pytest.param(b"acme\nWARN: no answer\n", "PlanInvalid", "line 2 has white space", id="a warning among units"),
+        pytest.param("acme\u3000corp".encode(), "PlanInvalid", "in JSON", id="white space of other letters"),
         pytest.param(b'["a"]', "PlanInvalid", "no list of units", id="a JSON list"),
         pytest.param(b'{"items": []}', "PlanInvalid", "no list of units", id="JSON without units"),
         pytest.param(b'{"units": "a"}', "PlanInvalid", "no list of units", id="units that are no list"),
@@ -120,7 +122,7 @@ def test_lines_and_json_say_the_same(units: list[str]) -> None:
     assert as_json == units_of(units)
     assert isinstance(as_json, Units)
     assert len(as_json.units) + as_json.repeated == len(units)
-    if not any(unit[0] in "{[" or unit[-1] == "}" for unit in units):
+    if not any(unit[0] in "{[" or unit[-1] == "}" or len(unit.split()) > 1 for unit in units):
         assert read_plan("\n".join(units).encode()) == as_json
 
 
