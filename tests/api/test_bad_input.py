@@ -36,7 +36,7 @@ def test_each_wrong_manifest_is_answered_where_its_author_looks_while_its_neighb
     doors: dict[str, list[BadManifest]] = {door: bad_manifests(door) for door in ("kubectl", "operator")}
     with installation.fleet(), PodObserver(installation.cluster, installation.namespace) as observer:
         installation.apply([job("neighbour", "* * * * * *"), job("hello", "0 0 1 1 *")])
-        observer.wait(lambda counts: len(counts) >= 2, seconds=30)
+        observer.wait(lambda counts: len(counts) >= 2, seconds=90)
         first = int(time.time()) + 1
         for manifest in doors["kubectl"]:
             assert installation.kubectl.apply(manifest.document()).code != 0, manifest.name
@@ -48,15 +48,15 @@ def test_each_wrong_manifest_is_answered_where_its_author_looks_while_its_neighb
             installation.wait_for(
                 f"{manifest.name}: conditions say it",
                 lambda m=manifest, d=document: not m.unsaid(_plain(_conditions(installation, d))),  # type: ignore[misc]
-                seconds=15,
+                seconds=90,
             )
             installation.wait_for(
                 f"{manifest.name}: an Event says it",
                 lambda m=manifest, d=document: not m.unsaid(_plain(_events(installation, d))),  # type: ignore[misc]
-                seconds=15,
+                seconds=90,
             )
         last = int(time.time())
-        observer.wait(lambda counts: counts["neighbour", last] > 0, seconds=30)
+        observer.wait(lambda counts: counts["neighbour", last] > 0, seconds=90)
         counts = observer.counts()
 
     assert len(doors["kubectl"]) + len(doors["operator"]) >= 30

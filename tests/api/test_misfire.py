@@ -119,7 +119,7 @@ def arm(installations: tuple[Installation, ...], story: Story) -> None:
     for installation in installations:
         installation.apply(job(name, schedule, misfirePolicy=policy) for name, policy in ALONE.items())
     for installation in installations:
-        installation.wait_for("they are observed", partial(are_observed, installation, ALONE), seconds=30)
+        installation.wait_for("they are observed", partial(are_observed, installation, ALONE), seconds=90)
     assert time.time() < story.lone_firing - 2
     time.sleep(story.lone_firing - 2 - time.time())
 

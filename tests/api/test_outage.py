@@ -41,7 +41,7 @@ def all_replicas_are_down(install: Install) -> Settled:
         installation.wait_for(
             "all jobs are observed",
             lambda: all("scheduledFrom" in (j.get("status") or {}) for j in installation.jobs().values()),
-            seconds=30,
+            seconds=90,
         )
         _until_second(30)
         down_time = time.time()
@@ -72,7 +72,7 @@ def all_replicas_are_down(install: Install) -> Settled:
         installation.wait_for(
             "the edited and the suspended are settled",
             lambda: all(end_of(j, due[0]) != "nothing" for j in _some(installation, NAMES[:2])),
-            seconds=30,
+            seconds=90,
         )
         time.sleep(3)  # for a second launch to show itself, were there one
         return Settled(due, installation.jobs(), observer.counts(), other_schedule)

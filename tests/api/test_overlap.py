@@ -55,7 +55,7 @@ def three_jobs(install: Install) -> Runs:
 
 def end_once(installation: Installation) -> Document:
     """The lease of a run, which is given back as soon as the run has ended."""
-    installation.wait_for("it runs", lambda: pods_of(installation, "once"), seconds=30)
+    installation.wait_for("it runs", lambda: pods_of(installation, "once"), seconds=90)
     uid = installation.read("once")["metadata"]["uid"]
     path = f"{LEASES.format(installation.own_namespace)}/{uid}"
     lease: Document = installation.cluster.api.get(path).json()

@@ -43,7 +43,7 @@ def superior(installation: Installation) -> Iterator[None]:
     for kind, path in paths.items():
         answer = api.post(CRDS, kind_of_kopf(kind, "Cluster" if kind.startswith("Cluster") else "Namespaced"))
         assert answer.status == 201, answer.text
-        wait_until(f"{kind}s are served", partial(lambda p: api.get(p).status == 200, path), within_seconds=30)
+        wait_until(f"{kind}s are served", partial(lambda p: api.get(p).status == 200, path), within_seconds=90)
         peering = {
             "apiVersion": "kopf.dev/v1",
             "kind": kind,
@@ -63,14 +63,14 @@ def test_b15_a_peering_with_an_operator_of_higher_priority_pauses_no_replica_and
 ) -> None:
     with installation.fleet() as fleet, PodObserver(installation.cluster, installation.namespace) as observer:
         installation.apply([job("first", "* * * * * *")])
-        installation.wait_for("it fires", lambda: len(observer.counts()) >= 3, seconds=30)
+        installation.wait_for("it fires", lambda: len(observer.counts()) >= 3, seconds=90)
         for replica in fleet.replicas[:2]:
             replica.kill()
         since = int(time.time())
         installation.apply([job("second", "* * * * * *")])
         due = [("first", since + n) for n in range(1, 10)]
         wanted = {*due, ("second", since + 9)}
-        observer.wait(lambda counts: counts.keys() >= wanted, seconds=40)
+        observer.wait(lambda counts: counts.keys() >= wanted, seconds=90)
         peers = [
             installation.kubectl.get("kopfpeering", "default")["status"],
             installation.kubectl.get("clusterkopfpeering", "default")["status"],

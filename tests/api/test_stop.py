@@ -42,8 +42,8 @@ def asleep(install: Install, before: str) -> Counter[Firing]:
         installation.wait_for("all run meanwhile", all_ran, seconds=100)
         time.sleep(max(0.0, since + STOPPED_SECONDS - time.monotonic()))
         sleeper.signal(signal.SIGCONT)
-        installation.wait_for("the fence has refused it", lambda: _fenced(sleeper), seconds=30)
-        installation.wait_for("all are on record", lambda: _recorded(installation) == NAMES, seconds=30)
+        installation.wait_for("the fence has refused it", lambda: _fenced(sleeper), seconds=90)
+        installation.wait_for("all are on record", lambda: _recorded(installation) == NAMES, seconds=90)
         return observer.counts()
 
 

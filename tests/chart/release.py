@@ -24,7 +24,7 @@ KEPT = (
     "validatingadmissionpolicybinding/quarterjack-fence",
 )
 VALUES: dict[str, Any] = {"image": {"repository": image.REPOSITORY, "tag": image.TAG, "pullPolicy": "Never"}}
-_WAIT = ("--wait", "--timeout=180s")
+_WAIT = ("--wait", "--timeout=400s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Release:
 
     def test(self) -> str:
         """`helm test`."""
-        return self._run("test", self.name, "--timeout=150s", "--logs")
+        return self._run("test", self.name, "--timeout=300s", "--logs")
 
     def _run(self, *arguments: str, values: dict[str, Any] | None = None) -> str:
         return self.helm.out(*arguments, f"--namespace={self.namespace}", values=values)

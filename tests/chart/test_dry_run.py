@@ -32,7 +32,7 @@ def kubectl(node_cluster: Cluster) -> Iterator[Kubectl]:
     labels = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
     node_cluster.api.post("/api/v1/namespaces", {"metadata": {"name": namespace, "labels": labels}})
     account = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
-    wait_until("the namespace is ready", lambda: node_cluster.api.get(account).status == 200, within_seconds=30)
+    wait_until("the namespace is ready", lambda: node_cluster.api.get(account).status == 200, within_seconds=90)
     yield Kubectl(node_cluster, namespace)
     node_cluster.api.request("DELETE", f"/api/v1/namespaces/{namespace}")
 
@@ -85,7 +85,7 @@ def listed(helm: Helm, kubectl: Kubectl) -> Iterator[Kubectl]:
     assert applied(kubectl, policy).code == 0
     kubectl.out("annotate", "namespace", kubectl.namespace, f"{LIST}=default, reports")
     kubectl.out("create", "serviceaccount", "strong")
-    wait_until("the policy is in force", lambda: dry_run(kubectl, job("strong")).code != 0, within_seconds=30)
+    wait_until("the policy is in force", lambda: dry_run(kubectl, job("strong")).code != 0, within_seconds=90)
     yield kubectl
     kubectl.out("delete", ",".join(kinds), "quarterjack-service-accounts")
 

@@ -178,7 +178,7 @@ def test_a_drain_takes_the_replicas_of_a_node_one_after_the_other_and_loses_no_f
     first = time.time()
 
     with ThreadPoolExecutor() as beside:
-        drain = beside.submit(release.kubectl.run, "drain", place, "--timeout=120s", "--ignore-daemonsets")
+        drain = beside.submit(release.kubectl.run, "drain", place, "--timeout=300s", "--ignore-daemonsets")
         ready = [len(release.ready())]
         while not drain.done():
             ready.append(len(release.ready()))

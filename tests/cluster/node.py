@@ -106,7 +106,7 @@ def start_component(layout: Layout, component: str, flags: Sequence[str] = ()) -
         pid = process.start(command, {"PATH": path})
         cgroups.add_service(layout.cgroup, pid)
     if component == "containerd":
-        wait_until("containerd serves", lambda: _containerd_serves(layout), within_seconds=30, alive=[process])
+        wait_until("containerd serves", lambda: _containerd_serves(layout), within_seconds=90, alive=[process])
 
 
 def is_ready(api: Api, name: str) -> bool:

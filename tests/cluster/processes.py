@@ -72,7 +72,7 @@ class Process:
         if number is signal.SIGSTOP:
             wait_until(f"{self.name} is stopped", lambda: _is_stopped(pid), within_seconds=10)
         elif number is signal.SIGKILL:
-            wait_until(f"{self.name} is dead", lambda: self.pid() is None, within_seconds=30)
+            wait_until(f"{self.name} is dead", lambda: self.pid() is None, within_seconds=90)
 
     def forget(self) -> None:
         self._pid_file.unlink(missing_ok=True)

@@ -216,7 +216,7 @@ def test_the_controller_manager_restarts_with_other_flags(control_plane: Cluster
     assert not any(argument.startswith("--kube-api-qps") for argument in arguments)
     control_plane.kubectl("create", "namespace", "made-after-restart")
     account = "/api/v1/namespaces/made-after-restart/serviceaccounts/default"
-    wait_until("its account", lambda: control_plane.api.get(account).status == 200, within_seconds=30)
+    wait_until("its account", lambda: control_plane.api.get(account).status == 200, within_seconds=90)
 
 
 @pytest.mark.api
@@ -226,7 +226,7 @@ def test_a_policy_can_compare_the_creation_timestamp(control_plane: Cluster) -> 
     def refused() -> bool:
         return dry_run(control_plane, "late", "2020-01-01T00:00:00Z") == 422
 
-    wait_until("the policy holds", refused, within_seconds=30)
+    wait_until("the policy holds", refused, within_seconds=90)
 
     assert dry_run(control_plane, "in-time", "2999-01-01T00:00:00Z") == 201
 
@@ -243,7 +243,7 @@ def test_an_api_server_that_was_stopped_answers_again(spare: Cluster) -> None:
             connection.recv(1)
     spare.signal("kube-apiserver", signal.SIGCONT)
 
-    wait_until("it answers", lambda: spare.api.get("/readyz").status == 200, within_seconds=30)
+    wait_until("it answers", lambda: spare.api.get("/readyz").status == 200, within_seconds=90)
 
 
 @pytest.mark.api
@@ -363,7 +363,7 @@ def test_the_host_reaches_a_pod_through_its_service(node_cluster: Cluster) -> No
             probe.settimeout(1)
             return probe.connect_ex((address, 80)) == 0
 
-    wait_until("the Service is reachable", reachable, within_seconds=30)
+    wait_until("the Service is reachable", reachable, within_seconds=90)
 
 
 @pytest.mark.node

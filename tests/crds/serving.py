@@ -17,8 +17,8 @@ def serve(cluster: Cluster, *flags: str) -> Cluster:
     """Apply the CRDs and the fence, with flags of kubectl; return once the kinds are served and the fence stands."""
     Kubectl(cluster, "default").out("apply", *flags, "-f", str(ROOT / "crds"))
     for kind in KINDS:
-        wait_until(f"{kind} are served", partial(_serves, cluster, kind), within_seconds=30)
-    wait_until("the fence stands", lambda: _fence_stands(cluster), within_seconds=30)
+        wait_until(f"{kind} are served", partial(_serves, cluster, kind), within_seconds=90)
+    wait_until("the fence stands", lambda: _fence_stands(cluster), within_seconds=90)
     return cluster
 
 

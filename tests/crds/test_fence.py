@@ -52,7 +52,7 @@ def create(kubectl: Kubectl, document: dict[str, Any], query: str = "") -> Answe
     path = PATHS[document["kind"]].format(kubectl.namespace)
     account = f"/api/v1/namespaces/{kubectl.namespace}/serviceaccounts/default"
     api = kubectl.cluster.api
-    wait_until("the namespace is ready", lambda: api.get(account).status == 200, within_seconds=30)
+    wait_until("the namespace is ready", lambda: api.get(account).status == 200, within_seconds=90)
     return api.post(path + query, document)
 
 
@@ -152,7 +152,7 @@ def test_both_bounds_of_a_window_are_inside_it(kubectl: Kubectl, kind: str) -> N
             refusal(answer)
         return stamp(-1) > second
 
-    wait_until("the second is over", past_it, within_seconds=30)
+    wait_until("the second is over", past_it, within_seconds=90)
 
     assert set(passed) == {second}
 
@@ -213,6 +213,6 @@ def test_the_policy_passes_the_servers_type_check(served: Cluster) -> None:
         checked: dict[str, Any] = served.api.get(path).json().get("status", {})
         return checked
 
-    wait_until("the policy is checked", lambda: "observedGeneration" in status(), within_seconds=30)
+    wait_until("the policy is checked", lambda: "observedGeneration" in status(), within_seconds=90)
 
     assert status().get("typeChecking", {}).get("expressionWarnings", []) == []

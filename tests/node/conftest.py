@@ -26,7 +26,7 @@ def install(cluster: Cluster, directory: Path) -> Installation:
     """An installation in whose namespace Pods may be made."""
     made = Installation.make(cluster, directory)
     account = f"/api/v1/namespaces/{made.namespace}/serviceaccounts/default"
-    wait_until("Pods may be made", lambda: cluster.api.get(account).status == 200, within_seconds=30)
+    wait_until("Pods may be made", lambda: cluster.api.get(account).status == 200, within_seconds=90)
     return made
 
 

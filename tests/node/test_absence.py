@@ -78,7 +78,7 @@ def _await_phase(installation: Installation, name: str) -> None:
 
 def test_a_run_that_went_on_is_adopted_and_its_end_recorded_once(aftermath: Aftermath) -> None:
     installation = aftermath.installation
-    line = await_end(installation, "runs-on", seconds=30)
+    line = await_end(installation, "runs-on", seconds=90)
 
     assert verdict(line) == ("Succeeded", "", "done")
     assert aftermath.gone_time < epoch(line["completionTime"]) < aftermath.back_time
@@ -87,7 +87,7 @@ def test_a_run_that_went_on_is_adopted_and_its_end_recorded_once(aftermath: Afte
 
 
 def test_a_deadline_that_passed_meanwhile_is_recorded_and_the_next_run_starts(aftermath: Aftermath) -> None:
-    line = await_end(aftermath.installation, "takes-too-long", seconds=30)
+    line = await_end(aftermath.installation, "takes-too-long", seconds=90)
 
     assert verdict(line)[:2] == ("Failed", "DeadlineExceeded")
     assert aftermath.gone_time < epoch(line["completionTime"]) < aftermath.back_time
@@ -95,7 +95,7 @@ def test_a_deadline_that_passed_meanwhile_is_recorded_and_the_next_run_starts(af
 
 
 def test_a_run_whose_pod_was_deleted_meanwhile_has_failed_and_the_next_one_starts(aftermath: Aftermath) -> None:
-    line = await_end(aftermath.installation, "loses-its-pod", seconds=30)
+    line = await_end(aftermath.installation, "loses-its-pod", seconds=90)
 
     assert verdict(line)[:2] == ("Failed", "PodDeleted")
     await_line(aftermath.installation, "loses-its-pod", "Running", seconds=60)
@@ -115,7 +115,7 @@ def test_a_deleted_job_takes_its_pods_with_it_unless_they_are_orphaned(aftermath
     def settled() -> bool:
         return cascade == "orphan" or not pods(installation, name)
 
-    installation.wait_for("its Pods are gone", settled, seconds=30)
+    installation.wait_for("its Pods are gone", settled, seconds=90)
     left = pods(installation, name)
     assert len(before) == 1
     assert _uids(left) == (before if cascade == "orphan" else set())

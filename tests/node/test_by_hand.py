@@ -58,11 +58,11 @@ def test_a_run_by_hand_that_is_deleted_ends_its_container(stage: Installation) -
     stage.apply([by_hand("is-called-off", FOR_EVER, retry={"maxRetries": 2, "delay": "1s"})])
     stage.apply([run("is-called-off")])
     await_pods(stage, "is-called-off")
-    stage.wait_for("its process runs", lambda: is_alive(FOR_EVER), seconds=30)
+    stage.wait_for("its process runs", lambda: is_alive(FOR_EVER), seconds=90)
 
     stage.kubectl.out("delete", "scheduledjobrun", "is-called-off")
 
     line = await_line(stage, "is-called-off", "Canceled", "Failed")
     assert (line["state"], line["reason"]) == ("Canceled", "RunDeleted")
     assert not is_alive(FOR_EVER)
-    stage.wait_for("no Pod is left", lambda: pods(stage, "is-called-off") == [], seconds=30)
+    stage.wait_for("no Pod is left", lambda: pods(stage, "is-called-off") == [], seconds=90)

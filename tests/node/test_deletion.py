@@ -33,7 +33,7 @@ def test_a_job_deleted_while_it_runs_is_gone_at_once_and_fires_no_more(stage: In
         if cascade == "orphan":
             time.sleep(5)
         else:
-            stage.wait_for("its Pods are gone", lambda: not pods(stage, name), seconds=30)
+            stage.wait_for("its Pods are gone", lambda: not pods(stage, name), seconds=90)
 
     late = [s for s in observer.sightings.values() if s.job == name and s.seen_time > deleted_time + 1]
     assert late == []

@@ -69,8 +69,8 @@ def test_a_run_whose_pod_is_deleted_has_failed_and_the_next_one_starts(stage: In
 
     stage.kubectl.out("delete", "pod", pod["metadata"]["name"], "--now")
 
-    assert verdict(await_end(stage, "is-deleted", seconds=15)) == DELETED
-    await_line(stage, "is-deleted", "Running", seconds=30)
+    assert verdict(await_end(stage, "is-deleted", seconds=45)) == DELETED
+    await_line(stage, "is-deleted", "Running", seconds=90)
 
 
 def test_a_run_whose_pod_a_finalizer_keeps_is_over_when_its_containers_are(stage: Installation) -> None:
@@ -81,8 +81,8 @@ def test_a_run_whose_pod_a_finalizer_keeps_is_over_when_its_containers_are(stage
 
     stage.kubectl.out("delete", "pod", name, "--wait=false")
 
-    assert verdict(await_end(stage, "is-held", seconds=15)) == DELETED
-    await_line(stage, "is-held", "Running", seconds=30)
+    assert verdict(await_end(stage, "is-held", seconds=45)) == DELETED
+    await_line(stage, "is-held", "Running", seconds=90)
     assert "deletionTimestamp" in stage.kubectl.get("pod", name)["metadata"]
     _hold(stage, name, [])
 
