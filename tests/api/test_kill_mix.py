@@ -76,7 +76,7 @@ def test_runs_neither_overlap_nor_double_nor_vanish_while_a_replica_is_killed_ev
         complete = lambda: all(  # noqa: E731
             accounted(document) == due[name.partition("-")[0]] for name, document in installation.jobs().items()
         )
-        installation.wait_for("every firing has its record", complete, seconds=150)
+        installation.wait_for("every firing has its record", complete, seconds=300)
         documents = installation.jobs()
         installation.kubectl.out("delete", "scheduledjobs", "--all", "--wait=false")
 
