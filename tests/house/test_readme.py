@@ -75,6 +75,17 @@ def test_its_defaults_are_those_of_the_crd(row: list[str]) -> None:
     assert shown == [str(value).lower() if isinstance(value, bool) else str(value) for value in known]
 
 
+def test_each_field_that_it_names_for_one_of_a_cronjob_is_there() -> None:
+    named = {path for row in table("Coming from CronJob") for path in re.findall(r"`([a-z][\w.]+)`", row[1])}
+    fields = fields_of_the_crd()
+
+    parts = [path.split(".") for path in named]
+
+    assert {"template", "retry.maxRetries", "fanOut.units"} <= named
+    assert [path for path in parts if path[0] not in fields] == []
+    assert [path for path in parts if path[1:] and path[1] not in fields[path[0]]["properties"]] == []
+
+
 @pytest.mark.parametrize("page", [README, CONTRIBUTING], ids=["README", "CONTRIBUTING"])
 def test_every_make_command_that_is_named_exists(page: str) -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
