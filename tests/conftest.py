@@ -2,7 +2,7 @@
 
 from hypothesis import HealthCheck, settings
 
-pytest_plugins = ["tests.cluster.fixtures", "tests.house.order", "tests.house.turns"]
+pytest_plugins = ["tests.house.order", "tests.house.turns", "tests.cluster.fixtures"]
 
 # The same search on each machine, however fast it is: speed says nothing about the code.
 settings.register_profile("steady", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
