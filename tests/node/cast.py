@@ -52,11 +52,11 @@ ENDINGS = (
     job("ends-by-a-signal", "kill -SEGV $$$$", pod={"shareProcessNamespace": True}),
     job("takes-too-much", pod={"containers": [container("exec tail /dev/zero", resources=_MEMORY)]}),
     job("has-no-command", pod={"containers": [container("") | {"command": ["/no/such/command"]}]}),
-    job("takes-too-long", "trap 'exit 1' TERM; sleep 3600 & wait", activeDeadlineSeconds=5),
+    job("takes-too-long", "trap 'exit 1' TERM; sleep 3600 & wait", activeDeadlineSeconds=30),
     job(
         "has-two-containers",
         pod={"containers": [container("exit 0"), container(FOR_EVER, name="beside")]},
-        activeDeadlineSeconds=10,
+        activeDeadlineSeconds=30,
     ),
     job(
         "has-a-sidecar",
@@ -88,7 +88,7 @@ VICTIMS = (
 STUCK = (
     # Several firings are due while one of its runs is: on a busy machine one may be looked at only after that.
     job(
-        "outlasts-its-schedule", FOR_EVER, schedule="*/2 * * * * *", activeDeadlineSeconds=9, failedRunsHistoryLimit=50
+        "outlasts-its-schedule", FOR_EVER, schedule="*/2 * * * * *", activeDeadlineSeconds=20, failedRunsHistoryLimit=50
     ),
     job(
         "has-no-image",
@@ -112,7 +112,7 @@ def mixed(minute: time.struct_time) -> Document:
         pod={"containers": [container(_MIXED, resources=_MEMORY)]},
         schedule=f"*/6 {minute.tm_min} {minute.tm_hour} * * *",
         concurrencyPolicy="Allow",
-        activeDeadlineSeconds=15,
+        activeDeadlineSeconds=30,
         successfulRunsHistoryLimit=2,
         failedRunsHistoryLimit=2,
         podHistoryLimit=1,

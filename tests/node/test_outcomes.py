@@ -101,7 +101,7 @@ def test_a_run_that_is_deaf_to_sigterm_is_ended_by_its_deadline_and_the_next_one
     def ended() -> list[Document]:
         return [line for line in lines(stage, name) if line.get("reason") == "DeadlineExceeded"]
 
-    stage.wait_for("two runs have been ended by their deadline", lambda: len(ended()) >= 2, seconds=90)
+    stage.wait_for("two runs have been ended by their deadline", lambda: len(ended()) >= 2, seconds=150)
     first, second = ended()[:2]
     span = (first["scheduledTime"], second["scheduledTime"])
     between = [verdict(line)[:2] for line in lines(stage, name) if span[0] < line["scheduledTime"] < span[1]]
