@@ -66,16 +66,16 @@ def shown_schedule(job: Job) -> str:
 
 
 def is_rescheduled(job: Job, line: str) -> bool:
-    """Whether this generation changes when the job fires: another schedule, suspended, resumed, or not served until now.
+    """Whether this generation changes when the job fires: another schedule, suspended, resumed, or no schedule until now.
 
-    A job that could not be served did not fire, so it counts from its mending as from a resume.
+    What falls due while no Pod can be made of the template is missed, as where no replica runs: it is settled once that is mended.
     """
     status = job.status
     return (
         status.scheduled_from is None
         or status.observed_schedule != line
         or status.suspended != job.spec.suspend
-        or not status.ready
+        or not status.schedule_valid
     )
 
 
@@ -89,7 +89,7 @@ def edit_instant(job: Job, *, now: int) -> int:
 def old_plan(job: Job) -> Plan | None:
     """The plan that held until this generation; None where it fired nothing."""
     status = job.status
-    if status.scheduled_from is None or status.suspended or not status.ready:
+    if status.scheduled_from is None or status.suspended or not status.schedule_valid:
         return None
     return plan_from_line(status.observed_schedule, anchor=status.scheduled_from)
 

@@ -111,6 +111,38 @@ def test_a_template_that_makes_no_pod_is_a_condition_and_its_neighbour_runs() ->
     play(scenario, start=BEGIN)
 
 
+@pytest.mark.parametrize(
+    ("policy", "minutes"),
+    [
+        pytest.param("Skip", [0], id="Skip"),
+        pytest.param("RunOnce", [0, 7], id="RunOnce"),
+        pytest.param("CatchUp", list(range(8)), id="CatchUp"),
+    ],
+)
+@pytest.mark.parametrize("edits", [1, 2], ids=["at once", "at the second try"])
+def test_what_falls_due_while_a_template_makes_no_pod_is_on_record_and_treated_as_missed(
+    policy: str, minutes: list[int], edits: int
+) -> None:
+    async def scenario() -> None:
+        scene, uid = await scene_of(schedule="1-8 9 * * *", misfirePolicy=policy, concurrencyPolicy="Allow")
+        scene.api.options.refuse.append(no_bad_images)
+        await scene.at(DUE + 30)
+        bad = {"spec": {"containers": [{"name": "main", "image": "BAD"}]}}
+        edit_spec(scene.api, "job", template=bad)
+        for number in range(1, edits):
+            await scene.at(DUE + 30 + 200 * number)
+            edit_spec(scene.api, "job", template=bad | {"metadata": {"labels": {"edit": str(number)}}})
+        await scene.at(DUE + 9 * 60 + 30)
+        assert condition(scene, "Ready")[0] == "False"
+        edit_spec(scene.api, "job", template=TEMPLATE)
+        await scene.at(DUE + 11 * 60 + 30)
+        scene.witness.check()
+        assert [(f - FIRST) // 60 for f in scene.api.ledger.firings(uid)] == minutes
+        assert sum(line.get("count", 1) for line in scene.status()["history"]) == 8
+
+    play(scenario, start=BEGIN)
+
+
 def test_a_pod_found_invalid_only_at_its_launch_is_a_failure_at_once() -> None:
     def no_more_pods(verb: str, resource: Resource, document: Document) -> Refused | None:
         if (verb, resource) != ("CREATE", PODS):

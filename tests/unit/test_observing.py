@@ -86,6 +86,10 @@ def watched(**status: Any) -> Status:
     return a_status(**{"observedSchedule": MINUTELY, "state": "Scheduled"} | status)
 
 
+def untrue(*kinds: str) -> list[dict[str, str]]:
+    return [{"type": kind, "status": "False"} for kind in ("Ready", *kinds)]
+
+
 @pytest.mark.parametrize(
     ("status", "spec", "changed"),
     [
@@ -94,7 +98,8 @@ def watched(**status: Any) -> Status:
         pytest.param(watched(), {"suspend": True}, True, id="suspended"),
         pytest.param(watched(state="Suspended"), {}, True, id="resumed"),
         pytest.param(watched(state="Suspended"), {"suspend": True}, False, id="another image while suspended"),
-        pytest.param(watched(conditions=[]), {}, True, id="not served until now"),
+        pytest.param(watched(conditions=untrue("ScheduleValid")), {}, True, id="a schedule that was none"),
+        pytest.param(watched(conditions=untrue("PodTemplateValid")), {}, False, id="a template that made no Pod"),
         pytest.param(watched(scheduledFrom=None), {}, True, id="never seen"),
     ],
 )
@@ -128,7 +133,8 @@ def test_a_changed_schedule_counts_from(edited: int, status: Status, instant: in
         pytest.param(watched(), MINUTELY, id="the one that was observed"),
         pytest.param(Status(), None, id="none before the first"),
         pytest.param(watched(state="Suspended"), None, id="none while suspended"),
-        pytest.param(watched(conditions=[]), None, id="none while not served"),
+        pytest.param(watched(conditions=untrue("ScheduleValid")), None, id="none where it was none"),
+        pytest.param(watched(conditions=untrue("PodTemplateValid")), MINUTELY, id="one whose template made no Pod"),
         pytest.param(watched(observedSchedule="damaged"), None, id="none that can be read"),
     ],
 )
