@@ -33,11 +33,11 @@ class Runs:
 def many_runs(install: Install) -> Runs:
     """Some of a job that forbids overlap, one that fails, and ten of a job that keeps three."""
     installation = install()
-    retry = {"maxRetries": 3, "delay": "20s"}
+    retry = {"maxRetries": 3, "delay": "1m"}
     with installation.fleet(replicas=2), PodObserver(installation.cluster, installation.namespace) as observer:
         installation.apply(
             [
-                job("guarded", None, concurrencyPolicy="Forbid", template=simulated_template(seconds=5)),
+                job("guarded", None, concurrencyPolicy="Forbid", template=simulated_template(seconds=40)),
                 job("fails", None, retry=retry, template=simulated_template(exit_code=3)),
                 job("kept", None, successfulRunsHistoryLimit=KEPT, template=simulated_template()),
             ]
@@ -49,7 +49,7 @@ def many_runs(install: Install) -> Runs:
         )
         installation.kubectl.out("delete", "scheduledjobrun", "fails-0")
         installation.wait_for(
-            "those asked for together are over", lambda: are_over(installation, "guarded"), seconds=60
+            "those asked for together are over", lambda: are_over(installation, "guarded"), seconds=150
         )
         guarded = [state for _, state in states(installation, "guarded")]
         installation.wait_for("three are kept", lambda: len(states(installation, "kept")) == KEPT, seconds=150)
