@@ -61,8 +61,9 @@ class Adoptions:
             self._changed.pop(uid, None)
 
     def _due(self, job: Job) -> Iterator[float]:
-        plan = self._plans(job)
-        due = plan.next_after(job.recorded_until) if plan is not None and not job.spec.suspend else None
+        fires = job.status.ready and not job.spec.suspend
+        plan = self._plans(job) if fires else None
+        due = plan.next_after(job.recorded_until) if plan is not None else None
         if due is not None:
             yield due + ADOPT_SECONDS
 

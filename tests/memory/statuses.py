@@ -149,3 +149,10 @@ def refusal(code: int, *, retry_after_seconds: int = 1) -> Refused:
     return (
         internal_error("etcdserver: request timed out") if code == 500 else Refused(code, "Unknown", f"status {code}")
     )
+
+
+def no_bad_images(verb: str, resource: Resource, document: Document) -> Refused | None:
+    """What the real server finds in a Pod, beyond what the one in memory looks at."""
+    if (verb, resource) != ("CREATE", PODS) or document["spec"]["containers"][0]["image"] != "BAD":
+        return None
+    return invalid(PODS, document["metadata"]["name"], [("spec.containers[0].image", 'Invalid value: "BAD"')])

@@ -10,12 +10,14 @@ from .actors import End, start_run
 from .by_hand import run_of, until_over
 from .engine import MINUTELY, Scene, play, states
 from .faults import Fault, Point, Rule
+from .statuses import no_bad_images
 from .virtual import START
 
 BEGIN = START + 50  # the first firing is due ten seconds later
 DUE = 10.0
 FIRST = int(BEGIN + DUE)
 ONCE_A_DAY = "1 9 * * *"
+BAD = {"spec": {"containers": [{"name": "main", "image": "BAD"}]}}
 
 
 async def two_installations() -> tuple[Scene, str]:
@@ -99,6 +101,7 @@ def is_adopted(scene: Scene) -> bool:
 async def served(end: End, **spec: Any) -> Scene:
     """A job that is due once; its Pod has begun, and nothing else comes until tomorrow."""
     scene = Scene(ends=end)
+    scene.api.options.refuse.append(no_bad_images)
     scene.api.add_namespace("second")
     scene.job(**{"schedule": ONCE_A_DAY, "leaseDuration": "1m"} | spec)
     scene.start("a")
@@ -162,13 +165,15 @@ def test_a_run_that_is_asked_for_once_its_installation_is_gone_is_answered_by_an
             End(5, "Failed", 1), {"retry": {"maxRetries": 1, "delay": "20m"}}, id="whose run waits for its retry"
         ),
         pytest.param(End(5), {"suspend": True}, id="that is suspended"),
+        pytest.param(End(5), {"schedule": MINUTELY, "template": BAD}, id="of whose template no Pod can be made"),
     ],
 )
 def test_an_installation_that_lives_keeps_a_job(end: End, spec: dict[str, Any]) -> None:
     async def scenario() -> None:
         scene = await served(end, **spec)
+        served_by = scene.status()["servedBy"]
         for minute in range(1, 25):
             await scene.at(DUE + 60 * minute)
-            assert not is_adopted(scene), minute
+            assert scene.status()["servedBy"] == served_by, minute
 
     play(scenario, start=BEGIN)

@@ -12,7 +12,7 @@ from .actors import TEMPLATE, ask, delete, edit_spec, objects, read, succeed
 from .engine import Scene, firing_lines, play, states
 from .faults import Fault, Point, Rule
 from .resources import EVENTS, JOBS, LEASES, PODS, Resource
-from .statuses import Document, Refused, invalid, no_pods
+from .statuses import Document, Refused, invalid, no_bad_images, no_pods
 from .virtual import START
 
 BEGIN = START + 50  # the first firing is due ten seconds later
@@ -27,13 +27,6 @@ async def scene_of(*, names: str = "abc", **spec: Any) -> tuple[Scene, str]:
     scene.start(*names)
     await scene.at(5)
     return scene, uid
-
-
-def no_bad_images(verb: str, resource: Resource, document: Document) -> Refused | None:
-    """What the real server finds in a Pod, beyond what the one in memory looks at."""
-    if (verb, resource) != ("CREATE", PODS) or document["spec"]["containers"][0]["image"] != "BAD":
-        return None
-    return invalid(PODS, document["metadata"]["name"], [("spec.containers[0].image", 'Invalid value: "BAD"')])
 
 
 def condition(scene: Scene, kind: str) -> tuple[str, str]:
