@@ -42,10 +42,6 @@ class Adoptions:
         store.on_unit.append(self._note)
         store.on_pod.append(lambda pod: self._note(pod.job_uid))
 
-    def is_foreign(self, job: Job) -> bool:
-        """Whether another installation serves it."""
-        return job.status.served_by not in {"", self._served_by()}
-
     def time(self, job: Job) -> float:
         """When it will have been left unserved for minutes, as far as can be foreseen."""
         if not job.observed:
@@ -54,7 +50,7 @@ class Adoptions:
 
     def _note(self, uid: str) -> None:
         job = self._store.jobs.get(uid)
-        if job is not None and self.is_foreign(job):
+        if job is not None and job.is_foreign(self._served_by()):
             self._changed[uid] = self._clock.now()
             self._look(uid)
         else:
@@ -74,9 +70,8 @@ class Adoptions:
 
     def _untold(self, job: Job) -> Iterator[float]:
         """Until when the run that is under way, or accepted, may be as it is although it is looked after."""
-        entries = self._store.entries(job.uid)
-        asked = self._store.asked.of_job(job.namespace, job.name)
-        if all(line.ended for line in entries.values()) and not any(is_to_begin(r, job, entries) for r in asked):
+        entries, asked = self._store.entries(job.uid), self._store.asked.of_job(job.namespace, job.name)
+        if not (job.status.live or any(is_to_begin(request, job, entries) for request in asked)):
             return
         seen = self._store.firings_of(job.uid), self._store.units_of(job.uid)
         pods = [pod for firings in seen for pod in firings.pods.values() if _runs(pod)]

@@ -163,7 +163,7 @@ class Desk:
         rank = ranks.index(self._membership.replica) if self._membership.replica in ranks else len(ranks)
         if job.deleting:
             return _NEVER
-        foreign = self._adoptions.is_foreign(job)
+        foreign = job.is_foreign(self._served_by())
         if foreign and now <= (adoption := self._adoptions.time(job)):
             return adoption
         if not job.observed or foreign or not job.status.served_by:

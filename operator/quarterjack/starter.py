@@ -365,7 +365,7 @@ class Starter:
 
     def _is_ours(self, job: Job) -> bool:
         """Whether no other installation serves the job by now: its claims are elsewhere, where ours do not count."""
-        return job.status.served_by in {"", self._served_by()}
+        return not job.is_foreign(self._served_by())
 
     def _is_told(self, key: str) -> bool:
         """Whether all is known that a run is to be told: one by hand is told what its request says, or is cancelled."""

@@ -317,7 +317,7 @@ class StatusWriter:
 
     def _tell(self, job: Job, status: Mapping[str, Any]) -> None:
         """Warn of what keeps the job from firing, where its author looks, and that it has been adopted."""
-        if job.status.served_by not in {"", self._served_by()}:
+        if job.is_foreign(self._served_by()):
             left = (
                 f"It was left unserved by the installation {job.status.served_by}, and is served by {self._served_by()}"
             )

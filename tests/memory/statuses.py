@@ -151,6 +151,9 @@ def refusal(code: int, *, retry_after_seconds: int = 1) -> Refused:
     )
 
 
+BAD_TEMPLATE: Document = {"spec": {"containers": [{"name": "main", "image": "BAD"}]}}
+
+
 def no_bad_images(verb: str, resource: Resource, document: Document) -> Refused | None:
     """What the real server finds in a Pod, beyond what the one in memory looks at."""
     if (verb, resource) != ("CREATE", PODS) or document["spec"]["containers"][0]["image"] != "BAD":

@@ -10,24 +10,29 @@ from .actors import End, start_run
 from .by_hand import run_of, until_over
 from .engine import MINUTELY, Scene, play, states
 from .faults import Fault, Point, Rule
-from .statuses import no_bad_images
+from .statuses import BAD_TEMPLATE, no_bad_images
 from .virtual import START
 
 BEGIN = START + 50  # the first firing is due ten seconds later
 DUE = 10.0
 FIRST = int(BEGIN + DUE)
 ONCE_A_DAY = "1 9 * * *"
-BAD = {"spec": {"containers": [{"name": "main", "image": "BAD"}]}}
 
 
-async def two_installations() -> tuple[Scene, str]:
-    scene = Scene()
+async def two_installations(*, ends: End | None = None, **spec: Any) -> tuple[Scene, str]:
+    scene = Scene(ends=ends)
+    scene.api.options.refuse.append(no_bad_images)
     scene.api.add_namespace("second")
-    uid = scene.job(concurrencyPolicy="Allow")
+    uid = scene.job(**{"concurrencyPolicy": "Allow"} | spec)
     scene.start("a")
     await scene.at(5)
     scene.start("x", namespace="second")
     return scene, uid
+
+
+def told(scene: Scene) -> str:
+    """What the job says of who serves it."""
+    return str(next(c["message"] for c in scene.status()["conditions"] if c["type"] == "Ready"))
 
 
 def test_a_second_installation_leaves_a_served_job_alone() -> None:
@@ -57,9 +62,6 @@ def test_a_job_whose_installation_is_gone_is_adopted_after_five_minutes() -> Non
 
 
 def test_a_job_says_in_which_namespace_the_installation_is_that_serves_it_now() -> None:
-    def told(scene: Scene) -> str:
-        return str(next(c["message"] for c in scene.status()["conditions"] if c["type"] == "Ready"))
-
     async def scenario() -> None:
         scene, _ = await two_installations()
         await scene.at(DUE + 30)
@@ -95,18 +97,13 @@ def test_an_installation_that_slept_until_it_was_replaced_launches_nothing_again
 
 
 def is_adopted(scene: Scene) -> bool:
-    return "in namespace second" in next(c["message"] for c in scene.status()["conditions"] if c["type"] == "Ready")
+    return "in namespace second" in told(scene)
 
 
 async def served(end: End, **spec: Any) -> Scene:
     """A job that is due once; its Pod has begun, and nothing else comes until tomorrow."""
-    scene = Scene(ends=end)
-    scene.api.options.refuse.append(no_bad_images)
-    scene.api.add_namespace("second")
-    scene.job(**{"schedule": ONCE_A_DAY, "leaseDuration": "1m"} | spec)
-    scene.start("a")
-    await scene.at(5)
-    scene.start("x", namespace="second")
+    usual = {"schedule": ONCE_A_DAY, "leaseDuration": "1m", "concurrencyPolicy": "Forbid"}
+    scene, _ = await two_installations(ends=end, **usual | spec)
     await scene.at(DUE + 20)
     return scene
 
@@ -165,7 +162,9 @@ def test_a_run_that_is_asked_for_once_its_installation_is_gone_is_answered_by_an
             End(5, "Failed", 1), {"retry": {"maxRetries": 1, "delay": "20m"}}, id="whose run waits for its retry"
         ),
         pytest.param(End(5), {"suspend": True}, id="that is suspended"),
-        pytest.param(End(5), {"schedule": MINUTELY, "template": BAD}, id="of whose template no Pod can be made"),
+        pytest.param(
+            End(5), {"schedule": MINUTELY, "template": BAD_TEMPLATE}, id="of whose template no Pod can be made"
+        ),
     ],
 )
 def test_an_installation_that_lives_keeps_a_job(end: End, spec: dict[str, Any]) -> None:

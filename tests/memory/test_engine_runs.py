@@ -12,7 +12,7 @@ from .actors import TEMPLATE, ask, delete, edit_spec, objects, read, succeed
 from .engine import Scene, firing_lines, play, states
 from .faults import Fault, Point, Rule
 from .resources import EVENTS, JOBS, LEASES, PODS, Resource
-from .statuses import Document, Refused, invalid, no_bad_images, no_pods
+from .statuses import BAD_TEMPLATE, Document, Refused, invalid, no_bad_images, no_pods
 from .virtual import START
 
 BEGIN = START + 50  # the first firing is due ten seconds later
@@ -87,9 +87,7 @@ def test_a_template_that_makes_no_pod_is_a_condition_and_its_neighbour_runs() ->
     async def scenario() -> None:
         scene = Scene()
         scene.api.options.refuse.append(no_bad_images)
-        uid = scene.job(
-            concurrencyPolicy="Allow", template={"spec": {"containers": [{"name": "main", "image": "BAD"}]}}
-        )
+        uid = scene.job(concurrencyPolicy="Allow", template=BAD_TEMPLATE)
         scene.start("a", "b")
         neighbour = scene.job("neighbour", concurrencyPolicy="Allow")
         await scene.at(DUE + 30)
@@ -120,11 +118,10 @@ def test_what_falls_due_while_a_template_makes_no_pod_is_on_record_and_treated_a
         scene, uid = await scene_of(schedule="1-8 9 * * *", misfirePolicy=policy, concurrencyPolicy="Allow")
         scene.api.options.refuse.append(no_bad_images)
         await scene.at(DUE + 30)
-        bad = {"spec": {"containers": [{"name": "main", "image": "BAD"}]}}
-        edit_spec(scene.api, "job", template=bad)
+        edit_spec(scene.api, "job", template=BAD_TEMPLATE)
         for number in range(1, edits):
             await scene.at(DUE + 30 + 200 * number)
-            edit_spec(scene.api, "job", template=bad | {"metadata": {"labels": {"edit": str(number)}}})
+            edit_spec(scene.api, "job", template=BAD_TEMPLATE | {"metadata": {"labels": {"edit": str(number)}}})
         await scene.at(DUE + 9 * 60 + 30)
         assert condition(scene, "Ready")[0] == "False"
         edit_spec(scene.api, "job", template=TEMPLATE)
