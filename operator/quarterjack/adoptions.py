@@ -12,6 +12,7 @@ from itertools import chain
 
 from .by_hand import is_to_begin
 from .clock import ServerClock
+from .decision import is_foreign, may_fire
 from .model import Job, PodSight
 from .plans import PlanBook
 from .signs import silence, start_limit_seconds
@@ -50,15 +51,14 @@ class Adoptions:
 
     def _note(self, uid: str) -> None:
         job = self._store.jobs.get(uid)
-        if job is not None and job.is_foreign(self._served_by()):
+        if job is not None and is_foreign(job, served_by=self._served_by()):
             self._changed[uid] = self._clock.now()
             self._look(uid)
         else:
             self._changed.pop(uid, None)
 
     def _due(self, job: Job) -> Iterator[float]:
-        fires = job.status.ready and not job.spec.suspend
-        plan = self._plans(job) if fires else None
+        plan = self._plans(job) if may_fire(job, served_by=job.status.served_by) else None
         due = plan.next_after(job.recorded_until) if plan is not None else None
         if due is not None:
             yield due + ADOPT_SECONDS

@@ -54,15 +54,24 @@ def gathering_seconds(job: Job, late: int) -> float:
     return _GATHER_SECONDS if rows and late - max(rows) <= _GATHER_SECONDS else 0.0
 
 
+def is_foreign(job: Job, *, served_by: str) -> bool:
+    """Whether an installation other than this one serves a job."""
+    return job.status.served_by not in {"", served_by}
+
+
+def is_served(job: Job, *, served_by: str) -> bool:
+    """Whether a job is observed, and served by this installation."""
+    return job.observed and job.status.served_by == served_by
+
+
 def may_fire(job: Job, *, served_by: str) -> bool:
     """Whether a job's firings may start at all: observed, awake, valid, and served by this installation."""
     return (
-        job.observed
+        is_served(job, served_by=served_by)
         and not job.deleting
         and not job.spec.suspend
         and not job.spec.invalid
         and job.status.ready
-        and job.status.served_by == served_by
     )
 
 

@@ -23,6 +23,7 @@ from .decision import (
     UNRECORDED_MOST,
     first_unclaimed,
     gathering_seconds,
+    is_foreign,
     is_full,
     late_until,
     may_fire,
@@ -163,7 +164,7 @@ class Desk:
         rank = ranks.index(self._membership.replica) if self._membership.replica in ranks else len(ranks)
         if job.deleting:
             return _NEVER
-        foreign = job.is_foreign(self._served_by())
+        foreign = is_foreign(job, served_by=self._served_by())
         if foreign and now <= (adoption := self._adoptions.time(job)):
             return adoption
         if not job.observed or foreign or not job.status.served_by:

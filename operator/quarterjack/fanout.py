@@ -24,6 +24,7 @@ from .agenda import Agenda
 from .api import PODS, Answer, Api, Ending, object_path
 from .attempts import LEDGER_LOST, is_fanned
 from .clock import rfc3339
+from .decision import is_served
 from .errors import ApiError
 from .fan import PLANNED, QUEUED
 from .ledger import head_of, queued
@@ -113,8 +114,7 @@ class FanOuts:
         if job is None or job.deleting or not job.status.fanned:
             self._forget(uid)
             return
-        ours = job.observed and job.status.served_by == self._served_by()
-        if not ours or not self._membership.is_first(uid):
+        if not is_served(job, served_by=self._served_by()) or not self._membership.is_first(uid):
             self._forget(uid)
             self.agenda.bring_forward(uid, now + _AGAIN_SECONDS)
         elif not self._views_live():

@@ -13,6 +13,7 @@ from typing import Any
 from . import logs, names
 from .api import ALL_CONFIG_MAPS, CONFIG_MAPS, Api, object_path
 from .attempts import DEAD_LETTERS
+from .decision import is_served
 from .errors import ApiError
 from .membership import Membership
 from .model import Job
@@ -83,7 +84,7 @@ class LedgerSweep:
 
     def _is_of_no_use(self, uid: str, key: str) -> bool:
         job, line = self._store.jobs.get(uid), self._store.entries(uid).get(key)
-        if job is None or not job.observed or job.status.served_by != self._served_by():
+        if job is None or not is_served(job, served_by=self._served_by()):
             return False
         if line is None:
             return names.is_run_key(key) and self._store.recorded(uid, key, ended=True)

@@ -221,10 +221,6 @@ class Job:
         start = self.status.scheduled_from if self.status.scheduled_from is not None else self.created
         return max(start, self.status.watermark or start)
 
-    def is_foreign(self, served_by: str) -> bool:
-        """Whether an installation other than this one serves it."""
-        return self.status.served_by not in {"", served_by}
-
 
 @dataclass(frozen=True, slots=True)
 class Outcome:

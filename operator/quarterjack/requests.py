@@ -27,6 +27,7 @@ from .by_hand import (
     refused_status,
     told_status,
 )
+from .decision import is_served
 from .errors import ApiError
 from .events import Recorder, Regarded
 from .model import Job, Request
@@ -263,7 +264,7 @@ class RunRequests:
         return self._asked.of_run(key) is None and not self._asked.is_canceled(key)
 
     def _is_ours(self, job: Job) -> bool:
-        return job.observed and not job.deleting and job.status.served_by == self._served_by()
+        return not job.deleting and is_served(job, served_by=self._served_by())
 
     def _job(self, request: Request) -> Job | None:
         """The job that is asked for, as far as it is seen."""

@@ -17,7 +17,7 @@ from . import logs
 from .api import JOBS, Api, Ending, object_path
 from .attempts import FAILED_CREATE, waits_for_others, waits_until
 from .clock import ServerClock
-from .decision import in_time, is_recorded, may_fire, start_time
+from .decision import in_time, is_foreign, is_recorded, may_fire, start_time
 from .fan import PLANNED
 from .launcher import Launch, Launched, Launcher, Trace, Traced
 from .lease import Claims
@@ -365,7 +365,7 @@ class Starter:
 
     def _is_ours(self, job: Job) -> bool:
         """Whether no other installation serves the job by now: its claims are elsewhere, where ours do not count."""
-        return not job.is_foreign(self._served_by())
+        return not is_foreign(job, served_by=self._served_by())
 
     def _is_told(self, key: str) -> bool:
         """Whether all is known that a run is to be told: one by hand is told what its request says, or is cancelled."""

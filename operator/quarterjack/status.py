@@ -19,7 +19,7 @@ from . import logs, names
 from .admission import Admission
 from .api import JOBS, LEASES, Api, Ending, Listing, object_path
 from .attempts import FAILED_CREATE
-from .decision import late_until, may_fire
+from .decision import is_foreign, is_served, late_until, may_fire
 from .errors import ApiError
 from .events import Recorder
 from .health import Health
@@ -209,7 +209,7 @@ class StatusWriter:
         if job is None or not job.observed:
             return True
         asked: list[Entry] = []
-        if job.status.served_by == self._served_by():
+        if is_served(job, served_by=self._served_by()):
             asked = await self._admission.lines(job, self._store.entries(uid))
         lines = lines_of(job, self._store.firings_of(uid), asked, self._told(uid))
         kept, now = self._admission.awaited(lines.values()), int(self._api.clock.now())
@@ -317,7 +317,7 @@ class StatusWriter:
 
     def _tell(self, job: Job, status: Mapping[str, Any]) -> None:
         """Warn of what keeps the job from firing, where its author looks, and that it has been adopted."""
-        if job.is_foreign(self._served_by()):
+        if is_foreign(job, served_by=self._served_by()):
             left = (
                 f"It was left unserved by the installation {job.status.served_by}, and is served by {self._served_by()}"
             )
