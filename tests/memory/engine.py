@@ -149,6 +149,11 @@ class Scene:
         status: Document = document.get("status") or {}
         return status
 
+    def condition(self, kind: str) -> Document:
+        """The job's condition of that type."""
+        found: Document = next(c for c in self.status()["conditions"] if c["type"] == kind)
+        return found
+
     def first(self, uid: str) -> Operator:
         """The replica that acts first for a job."""
         return self.operators[ranked(self.operators, uid)[0]]

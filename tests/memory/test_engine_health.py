@@ -50,7 +50,7 @@ class Diary:
 
 
 def healthy(scene: Scene) -> Document:
-    return next(c for c in scene.status()["conditions"] if c["type"] == "Healthy")
+    return scene.condition("Healthy")
 
 
 def told(scene: Scene) -> dict[str, str]:

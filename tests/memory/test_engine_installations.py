@@ -32,7 +32,7 @@ async def two_installations(*, ends: End | None = None, **spec: Any) -> tuple[Sc
 
 def told(scene: Scene) -> str:
     """What the job says of who serves it."""
-    return str(next(c["message"] for c in scene.status()["conditions"] if c["type"] == "Ready"))
+    return str(scene.condition("Ready")["message"])
 
 
 def test_a_second_installation_leaves_a_served_job_alone() -> None:

@@ -30,7 +30,8 @@ async def scene_of(*, names: str = "abc", **spec: Any) -> tuple[Scene, str]:
 
 
 def condition(scene: Scene, kind: str) -> tuple[str, str]:
-    return next((c["status"], c["reason"]) for c in scene.status()["conditions"] if c["type"] == kind)
+    found = scene.condition(kind)
+    return found["status"], found["reason"]
 
 
 def events(scene: Scene) -> list[tuple[str, str]]:

@@ -150,7 +150,7 @@ def test_without_scheduling_jobs_are_shown_and_nothing_fires_or_is_missed() -> N
 
         assert (status["state"], status["history"]) == ("Scheduled", [])
         assert status["nextScheduleTime"] == "2026-03-02T09:01:00Z"
-        assert {c["type"]: c["status"] for c in status["conditions"]}["Ready"] == "True"
+        assert scene.condition("Ready")["status"] == "True"
         assert firings_of(scene, kind="Lease") == set()
 
     play(scenario, start=BEGIN)
